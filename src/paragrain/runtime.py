@@ -1,0 +1,29 @@
+"""Settings of the process that make numeric work faster, for whoever runs the command line."""
+
+import ctypes
+import os
+import sys
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from malloc.h of glibc
+_NEVER = -1
+
+
+def tune() -> None:
+    """Keep freed memory and let idle threads sleep; call before torch is imported.
+
+    Large temporaries that go back to the system and come again cost more than the arithmetic on
+    them (page faults), and spinning OpenMP threads take the cores from those that work. Both can
+    be overruled by the environment: MALLOC_MMAP_MAX_, MALLOC_TRIM_THRESHOLD_, OMP_WAIT_POLICY.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return  # not glibc: its own allocator knows best
+    if "MALLOC_MMAP_MAX_" not in os.environ:
+        mallopt(_M_MMAP_MAX, 0)
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)

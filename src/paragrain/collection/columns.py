@@ -1,0 +1,79 @@
+"""From a Parquet column, ours or another tool's, to values that suit the fields of a record."""
+
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from paragrain.collection.record import FIELDS, LIST_FIELDS, ImageRef
+
+
+def wrong_column(schema: pa.Schema) -> str | None:
+    """What is wrong with the columns of a Parquet file, if anything is."""
+    if "id" not in schema.names:
+        return "it has no column `id`"
+    for name in FIELDS:
+        if name in schema.names and not _fits(name, schema.field(name).type):
+            return f"its column `{name}` has the type {schema.field(name).type}"
+    return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+
+
+def _fits(name: str, kind: pa.DataType) -> bool:
+    """Whether a column's type can be read as the field: other tools widen and narrow types."""
+    if name == "image":
+        return pa.types.is_struct(kind) and all(
+            _is_text(part.type) or part.type in (pa.binary(), pa.large_binary())
+            for part in kind
+            if part.name in ("bytes", "path")
+        )
+    if name == "id":
+        return _is_text(kind) or pa.types.is_integer(kind)
+    if name == "paragraph_score":
+        return kind == pa.null() or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if name in LIST_FIELDS and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return _is_text(kind.value_type)
+    return _is_text(kind)
+
+
+def python_values(name: str, column: pa.ChunkedArray) -> list[Any]:
+    """One column as Python values that suit the field of a record; nothing becomes a default."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # an empty table, or one past 2 GiB
+        array = pa.concat_arrays(array.chunks)
+    if name == "image":
+        parts = {part.name for part in array.type}
+        data = array.field("bytes").to_pylist() if "bytes" in parts else [None] * len(array)
+        paths = _strings(array.field("path")) if "path" in parts else [None] * len(array)
+        return [ImageRef(d, p) for d, p in zip(data, paths, strict=True)]
+    if name in LIST_FIELDS:
+        return _lists(array)
+    if name == "paragraph_score":
+        return [int(v) if v is not None and v == v else None for v in array.to_pylist()]
+    texts = _strings(array)
+    if name == "id":
+        return ["" if text is None else str(text) for text in texts]
+    return [text or "train" for text in texts] if name == "split" else texts
+
+
+def _lists(array: pa.Array) -> list[list[str]]:
+    """Lists of strings, cut from the flat values: several times as quick as `to_pylist`."""
+    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        return [[] if text is None else [text] for text in _strings(array)]
+    flat, ends = _strings(array.values), array.offsets.to_pylist()
+    lists = (flat[first:end] for first, end in pairwise(ends))
+    return [[text for text in texts if text is not None] for texts in lists]
+
+
+def _strings(array: pa.Array) -> list[Any]:
+    """Strings; bytes that are not UTF-8, which other tools may write, show as \\xff escapes."""
+    try:
+        return array.to_pylist()
+    except UnicodeDecodeError:
+        raw = array.cast(pa.large_binary()).to_pylist()
+        return [None if b is None else b.decode("utf-8", "backslashreplace") for b in raw]

@@ -1,0 +1,192 @@
+"""A folder of pictures, with texts in a table or in a `.txt` file beside each picture."""
+
+import os
+import unicodedata
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from paragrain.collection import ImportReport, write_collection
+from paragrain.errors import ParagrainError, UsageError
+from paragrain.sources.photo import merged, photo_item
+from paragrain.sources.tables import read_text
+from paragrain.sources.texts import TextTable, Values, read_texts, shown, text_problem
+
+IMAGE_SUFFIXES = frozenset(
+    ".jpg .jpeg .jpe .jfif .png .apng .gif .webp .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k .jpx "
+    ".ppm .pgm .pbm .pnm .mpo".split()
+)
+"""Files with these extensions are taken for images, in upper or lower case."""
+
+UNREADABLE_SUFFIXES = frozenset(
+    ".heic .heif .jxl .svg .psd .cr2 .cr3 .nef .arw .dng .orf .rw2 .raf".split()
+)
+"""Pictures of kinds that cannot be read: they are named among the skipped."""
+
+TXT_FIELDS = ("captions", "description", "paragraph")
+
+
+def import_folder(
+    folder: Path,
+    out: Path,
+    *,
+    texts: Path | None = None,
+    txt_field: str = "captions",
+    split: str = "train",
+    name: str | None = None,
+    licence: str | None = None,
+    max_pixels: int | None = None,
+    show: bool = True,
+) -> ImportReport:
+    """Bring a folder of pictures, with all folders in it, into a collection.
+
+    - The id of a picture is its path below `folder` with "/" between the parts and its extension,
+      exactly as the file system has it; so equal names in different folders, and names that
+      differ only in extension or case, are different pictures.
+    - The file `x.txt` (or `x.jpg.txt`) belongs to the picture `x.jpg` beside it: every line that is
+      not blank is a caption, or with another `txt_field` the whole file is that one text. A `.txt`
+      without a picture, or with several, is named among the skipped.
+    - `texts` adds the rows of a table; see `read_texts` and `TextTable.join`.
+    - Left out without a word: what is hidden (its name starts with a dot), the collection itself
+      if it lies in the folder, and files that are no pictures.
+    - Named among the skipped: pictures that cannot be read, linked folders (they could lead in
+      circles; linked files are read), names that are not valid Unicode.
+
+    A second run brings the collection up to date, as `write_collection` says.
+
+    Args:
+        folder: where the pictures are.
+        out: the collection's folder.
+        texts: a `.csv`, `.tsv` or `.jsonl` file.
+        txt_field: what the `.txt` files hold: "captions", "description" or "paragraph".
+        split: of all pictures for which `texts` does not say another.
+        name: of the data set; by default the folder's.
+        licence: of the pictures, as far as known.
+        max_pixels: see `images.decode`.
+        show: whether to show a progress bar.
+
+    Raises:
+        UsageError: `folder` is no folder, or `out` is the same one, or `texts` cannot be used.
+        ParagrainError: there are no pictures.
+    """
+    if txt_field not in TXT_FIELDS:
+        raise UsageError(f"the .txt files cannot be {txt_field!r}: choose from {TXT_FIELDS}")
+    table = None if texts is None else read_texts(texts)
+    found = _walk(folder, out)
+    if not found.images:
+        raise ParagrainError(f"there are no images in {folder}: check the path")
+    beside = _texts_beside(folder, found, txt_field)
+    joined = _join(table, found, folder)
+    name = name or folder.resolve().name
+    items = []
+    for path in found.images:
+        own: Values = {"split": split, "source": name}
+        values = merged(merged(own, beside.get(path, {})), joined.get(path, {}))
+        items.append(photo_item(path, folder / path, path, values))
+    return write_collection(
+        out,
+        items,
+        name=name,
+        source="folder",
+        licence=licence,
+        problems=found.problems + (table.problems if table else []),
+        notes=table.notes if table else [],
+        max_pixels=max_pixels,
+        show=show,
+    )
+
+
+def _join(table: TextTable | None, found: "_Found", folder: Path) -> dict[str, Values]:
+    if table is None:
+        return {}
+    return table.join({path: path for path in found.images}, root=folder.resolve().name)
+
+
+@dataclass
+class _Found:
+    """Relative paths of what is in a folder, sorted, and what could not be taken."""
+
+    images: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+
+def _walk(folder: Path, out: Path) -> _Found:
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}: check the path of the pictures")
+    own = out.resolve()
+    if own == folder.resolve():
+        raise UsageError(f"{out} is the folder of the pictures itself: write to another one")
+    found = _Found()
+
+    def unreadable(error: OSError) -> None:
+        place = Path(error.filename).relative_to(folder).as_posix()
+        found.problems.append((shown(place), f"cannot be read: {error.strerror}"))
+
+    for place, folders, files in os.walk(folder, onerror=unreadable):
+        here = Path(place)
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for linked in [f for f in folders if (here / f).is_symlink()]:
+            path = (here / linked).relative_to(folder).as_posix()
+            found.problems.append((shown(path), "a link to a folder, which is not followed"))
+        folders[:] = [f for f in folders if (here / f).resolve() != own]
+        for file in files:
+            if not file.startswith("."):
+                _sort_in(found, folder, here / file)
+    found.images.sort()
+    found.texts.sort()
+    return found
+
+
+def _sort_in(found: _Found, folder: Path, file: Path) -> None:
+    path, suffix = file.relative_to(folder).as_posix(), file.suffix.lower()
+    if suffix == ".txt":
+        found.texts.append(path)
+    elif suffix in UNREADABLE_SUFFIXES:
+        found.problems.append((shown(path), f"{suffix} images cannot be read: convert it to JPEG"))
+    elif suffix in IMAGE_SUFFIXES:
+        if shown(path) != path:
+            found.problems.append((shown(path), "its name is not valid Unicode: rename it"))
+        elif not os.path.isfile(file):  # noqa: PTH113  (`Path.is_file` may raise)
+            reason = "a broken link" if file.is_symlink() else "not a file that can be read"
+            found.problems.append((path, reason))
+        else:
+            found.images.append(path)
+
+
+def _texts_beside(folder: Path, found: _Found, txt_field: str) -> dict[str, Values]:
+    """What the `.txt` files say about the pictures beside them; the rest becomes problems."""
+    by_name: dict[str, list[str]] = defaultdict(list)
+    by_normal: dict[str, list[str]] = defaultdict(list)
+    for image in found.images:
+        for name in (image, str(PurePosixPath(image).with_suffix(""))):
+            by_name[name].append(image)
+            by_normal[unicodedata.normalize("NFC", name)].append(image)
+    beside: dict[str, Values] = {}
+    for path in found.texts:
+        name = path[: -len(".txt")]
+        images = by_name.get(name) or by_normal.get(unicodedata.normalize("NFC", name)) or []
+        if len(images) != 1:
+            fits = f"it fits {len(images)} images: {', '.join(images[:3])}"
+            reason = fits if images else "there is no image beside it"
+        elif images[0] in beside:
+            reason = f"another .txt file belongs to {images[0]} already"
+        else:
+            try:
+                beside[images[0]] = _txt_values(read_text(folder / path), txt_field)
+                continue
+            except ParagrainError as error:
+                reason = str(error)
+            except (OSError, UnicodeDecodeError) as error:
+                reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        found.problems.append((f"texts: {shown(path)}", reason))
+    return beside
+
+
+def _txt_values(text: str, txt_field: str) -> Values:
+    if problem := text_problem(text):
+        raise ParagrainError(problem)
+    if txt_field != "captions":
+        return {txt_field: text.rstrip("\r\n")}
+    lines = (line.removesuffix("\r") for line in text.split("\n"))
+    return {"captions": [line for line in lines if line.strip()]}

@@ -1,0 +1,236 @@
+"""Exact ranks in both directions from one pass, with ties counted and groups respected.
+
+A query's rank is told by three numbers, of which every recall and rank follows:
+
+- `greater`: wrong items that score higher than the query's best right item,
+- `tied`: wrong items that tie with it,
+- `own`: right items that tie with it, itself included.
+
+Image to text, an image is answered by the best of its own texts. Text to image, a text is answered
+by its own image. Judged strictly, nothing else is right. Judged leniently, any text of any image of
+the same group is right for an image, any image of the group for a text, and no member of the group
+counts against another. Images without texts ask nothing, yet stay in the gallery.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paragrain.errors import UsageError
+from paragrain.progress import progress_bar
+from paragrain.retrieval.answers import Answers, Layout, lenient_answers, strict_answers
+from paragrain.retrieval.tiles import count_tiles
+from paragrain.retrieval.vectors import full_precision, same_place, take
+
+TIE = 1e-6
+"""Scores that differ by no more than this are a tie. The float32 dot of the same two unit vectors
+differs by some 1e-7 with the place in the product at which it is computed, so copies tie."""
+
+
+@dataclass(frozen=True)
+class DirectionRanks:
+    """How the right items of each query of one direction fared.
+
+    Attributes:
+        greater, tied, own: [Q] int64, as in the module's description; `own` is at least 1.
+        gallery: number of items that were ranked.
+
+    >>> ranks = DirectionRanks(np.array([0, 2]), np.array([0, 3]), np.array([1, 1]), gallery=9)
+    >>> ranks.worst, ranks.expected
+    (array([1, 6]), array([1. , 4.5]))
+    """
+
+    greater: np.ndarray
+    tied: np.ndarray
+    own: np.ndarray
+    gallery: int
+
+    def __len__(self) -> int:
+        """Return the number of queries."""
+        return len(self.greater)
+
+    @property
+    def worst(self) -> np.ndarray:
+        """[Q] int64: rank of the best right item, counted from 1, if it loses every tie."""
+        return 1 + self.greater + self.tied
+
+    @property
+    def expected(self) -> np.ndarray:
+        """[Q] float64: mean rank of the first right item when ties are broken at random.
+
+        Of `own` right items laid at random among `tied` wrong ones, the first has on average
+        tied / (own + 1) wrong ones before it.
+        """
+        return 1 + self.greater + self.tied / (self.own + 1)
+
+
+@dataclass(frozen=True)
+class RanksPair:
+    """Both directions under one way of judging."""
+
+    image_to_text: DirectionRanks
+    text_to_image: DirectionRanks
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Ranks of a set of images and texts, in the order in which the caller gave them.
+
+    Attributes:
+        strict, lenient: the same queries judged both ways; equal where nothing is grouped.
+        image_queries: [Q] int64, the rows of the images that have texts, rising; the image-to-text
+            query number q is the image in row `image_queries[q]`. Each text is a query, in order.
+        images: number of images, with and without texts.
+        grouped_images: number of images that share their group with another image.
+    """
+
+    strict: RanksPair
+    lenient: RanksPair
+    image_queries: np.ndarray
+    images: int
+    grouped_images: int
+
+
+def exact_ranks(
+    images: Any,
+    texts: Any,
+    text_image: Any,
+    *,
+    groups: Any = None,
+    tile: tuple[int, int] | None = None,
+    show: bool = False,
+) -> Ranks:
+    """Rank all texts for each image and all images for each text, by cosine.
+
+    Args:
+        images: [N, D] floating, rows of length 1: arrays, or tensors on any device. If a side lies
+            on a CUDA device, the work is done there.
+        texts: [M, D] likewise.
+        text_image: [M] integers; the row of the image that each text belongs to.
+        groups: [N] integers, equal for images that show the same; None if each stands for itself.
+            `group_numbers` makes them from names.
+        tile: images and texts scored at once; None for the device's own choice. It bounds the
+            memory and changes no result.
+        show: show a progress bar.
+
+    Raises:
+        ParagrainError: there are no images or no texts, or vectors hold NaN or infinity.
+        UsageError: shapes or types that do not fit, vectors that do not have length 1, or texts
+            that belong to no image.
+
+    Two images lie at right angles. The first has two texts: one of its own making (1.0 against 0.0)
+    and one that rather tells of the other image (0.6 against 0.8). The second has one (0.0 against
+    1.0). Each image finds one of its texts first; the middle text finds the wrong image first.
+
+    >>> images = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> texts = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    >>> ranks = exact_ranks(images, texts, [0, 0, 1])
+    >>> ranks.strict.image_to_text.greater, ranks.strict.text_to_image.greater
+    (array([0, 0]), array([0, 1, 0]))
+
+    If both images show the same thing, that wrong image is right in the lenient judgement.
+
+    >>> ranks = exact_ranks(images, texts, [0, 0, 1], groups=[7, 7])
+    >>> ranks.strict.text_to_image.greater, ranks.lenient.text_to_image.greater
+    (array([0, 1, 0]), array([0, 0, 0]))
+    """
+    images, texts = same_place(images, texts)
+    text_image = _text_image(text_image, len(texts), len(images))
+    layout = Layout.of(text_image, _groups(groups, len(images)))
+    images, texts = take(images, layout.image_order), take(texts, layout.text_order)
+    with full_precision():
+        answers = [strict_answers(layout, images, texts, TIE)]
+        if layout.grouped_images:
+            answers.append(lenient_answers(layout, images, texts, TIE))
+        judgements = [answer.judgement for answer in answers]
+        with progress_bar("ranking", len(images), unit="images", show=show) as advance:
+            count_tiles(images, texts, judgements, tile=_tile(tile), advance=advance)
+
+    queries = np.flatnonzero(np.bincount(text_image, minlength=len(images)))
+    # Where the lenient judgement did not ask, nobody is grouped and the strict counts are its own.
+    image_counts, text_counts = _counts(answers[0])
+    strict = _in_callers_order(layout, image_counts, text_counts, queries)
+    if layout.grouped_images:
+        lenient_image_counts, lenient_text_counts = _counts(answers[1])
+        image_counts[:, : layout.grouped_images] = lenient_image_counts[:, : layout.grouped_images]
+        text_counts[:, : layout.grouped_texts] = lenient_text_counts[:, : layout.grouped_texts]
+    lenient = _in_callers_order(layout, image_counts, text_counts, queries)
+    return Ranks(strict, lenient, queries, len(images), layout.grouped_images)
+
+
+def group_numbers(names: Sequence[str | None]) -> np.ndarray:
+    """Turn group names into the integers that `exact_ranks` takes; None is a group of its own.
+
+    Only what the caller names is a group. Images that merely carry an equal text are not joined by
+    it: "a photo" under a thousand images would make any of them right for any text of the others.
+    Equal texts tie, so even the strict judgement gives each its fair share.
+
+    >>> group_numbers(["beach", None, "beach", None])
+    array([0, 1, 0, 2])
+    """
+    numbers: dict[object, int] = {}
+    keys = ((name,) if name is not None else index for index, name in enumerate(names))
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+
+def _counts(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
+    """`greater`, `tied` and `own`, [3, N] and [3, M], in the layout's order."""
+    counts = answers.judgement
+    return (
+        np.stack([counts.image_over, counts.image_reach - counts.image_over, answers.image_own]),
+        np.stack([counts.text_over, counts.text_reach - counts.text_over, answers.text_own]),
+    )
+
+
+def _in_callers_order(
+    layout: Layout, image_counts: np.ndarray, text_counts: np.ndarray, queries: np.ndarray
+) -> RanksPair:
+    images, texts = np.empty_like(image_counts), np.empty_like(text_counts)
+    images[:, layout.image_order] = image_counts
+    texts[:, layout.text_order] = text_counts
+    return RanksPair(
+        image_to_text=_direction(images[:, queries], gallery=texts.shape[1]),
+        text_to_image=_direction(texts, gallery=images.shape[1]),
+    )
+
+
+def _direction(counts: np.ndarray, gallery: int) -> DirectionRanks:
+    greater, tied, own = counts
+    return DirectionRanks(greater, tied, own, gallery)
+
+
+def _text_image(text_image: Any, texts: int, images: int) -> np.ndarray:
+    rows = np.asarray(text_image)
+    if rows.shape != (texts,) or not np.issubdtype(rows.dtype, np.integer):
+        raise UsageError(
+            f"text_image must hold one whole number for each of the {texts} texts, not "
+            f"{rows.dtype} of shape {rows.shape}."
+        )
+    outside = (rows < 0) | (rows >= images)
+    if outside.any():
+        text = outside.argmax()
+        raise UsageError(
+            f"{outside.sum()} texts belong to no image; the first, text {text}, names image row "
+            f"{rows[text]} of {images}."
+        )
+    return rows.astype(np.int64)
+
+
+def _groups(groups: Any, images: int) -> np.ndarray:
+    if groups is None:
+        return np.arange(images)
+    numbers = np.asarray(groups)
+    if numbers.shape != (images,) or not np.issubdtype(numbers.dtype, np.integer):
+        raise UsageError(
+            f"groups must hold one whole number for each of the {images} images, not "
+            f"{numbers.dtype} of shape {numbers.shape}; group_numbers makes them from names."
+        )
+    return numbers
+
+
+def _tile(tile: tuple[int, int] | None) -> tuple[int, int] | None:
+    if tile is not None and min(tile) < 1:
+        raise UsageError(f"A tile must hold at least one image and one text, not {tile}.")
+    return tile

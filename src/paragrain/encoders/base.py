@@ -1,0 +1,383 @@
+"""What every image-text encoder offers, and how texts and images become unit vectors.
+
+An encoder is a Hugging Face model with two towers, its image processor and its tokenizer. A
+subclass says which parts of the model make the two vectors; the rest is here.
+"""
+
+import copy
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from tokenizers import Tokenizer
+from torch import nn
+
+from paragrain.encoders.saving import save_folder
+from paragrain.encoders.tokens import (
+    TokenRows,
+    Tokens,
+    check_budget,
+    length_batches,
+    normalise_text,
+    pad,
+)
+from paragrain.errors import ParagrainError, UsageError
+from paragrain.progress import progress_bar
+
+__all__ = [
+    "ImageTextEncoder",
+    "TextVectors",
+    "TokenRows",
+    "Tokens",
+    "check_budget",
+    "encode_images",
+    "encode_pixels",
+    "encode_texts",
+    "encode_tokens",
+    "evaluating",
+    "length_batches",
+    "normalise_text",
+    "pad",
+]
+
+DECODE_VERSION = 1
+"""Raised whenever `images.decode` or `pixels` comes to give other pixels for the same file, so
+that vectors cached before are not taken for new ones."""
+
+_PREPROCESSING = (
+    *("do_resize", "size", "resample", "do_center_crop", "crop_size", "do_pad", "pad_size"),
+    *("do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
+)
+
+BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
+"""Default of `rows * longest` in a batch of texts, by the kind of device."""
+
+TOKENIZE_BATCH = 4096
+"""Texts handed to the tokenizer at a time: enough to keep its threads busy, little memory."""
+
+
+class ImageTextEncoder(nn.Module, ABC):
+    """An image encoder and a text encoder whose unit vectors are compared by dot product.
+
+    Args:
+        model: the Hugging Face model, in float32.
+        image_processor: its image processor, of the Pillow kind.
+        tokenizer: its fast tokenizer.
+        name: what results call it: a Hub name or a folder.
+
+    Attributes:
+        dim: D, the width of the vectors.
+        max_tokens: the most tokens of a text, special tokens included.
+        pad_id: the id that fills short rows of a batch; masked, so it never changes a vector.
+    """
+
+    dim: int
+    max_tokens: int
+
+    def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
+        super().__init__()
+        self.model = model
+        self.image_processor = image_processor
+        self.tokenizer = tokenizer
+        self.name = name
+        self.pad_id = int(tokenizer.pad_token_id or 0)
+        # The Rust tokenizer inside: no warnings about length, safe in threads. A copy, since each
+        # use of `tokenizer` may leave it cutting and padding, before we could count.
+        self._tokens_of = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self._tokens_of.no_truncation()
+        self._tokens_of.no_padding()
+        self._vision_fingerprint: str | None = None
+
+    @classmethod
+    @abstractmethod
+    def from_folder(cls, folder: Path, name: str) -> "ImageTextEncoder":
+        """Load from a local Hugging Face folder, in float32 on the CPU."""
+
+    @abstractmethod
+    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""
+
+    @abstractmethod
+    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
+
+    @abstractmethod
+    def text_parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters that the text vector depends on, by their names in the checkpoint."""
+
+    @abstractmethod
+    def vision_tensors(self) -> dict[str, torch.Tensor]:
+        """The weights that the image vector depends on, by their names in the checkpoint."""
+
+    @abstractmethod
+    def text_settings(self) -> dict[str, Any]:
+        """What besides weights and tokenizer decides the text vector: heads, activation, ..."""
+
+    @abstractmethod
+    def vision_settings(self) -> dict[str, Any]:
+        """What besides weights and preprocessing decides the image vector."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """The same as `text_features`, so that wrappers for several processes see the call."""
+        return self.text_features(input_ids, attention_mask)
+
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
+        return self.image_processor(images=image, return_tensors="pt")["pixel_values"][0]
+
+    def preprocessing(self) -> dict[str, Any]:
+        """The settings of `pixels`, as plain values."""
+        settings = self.image_processor.to_dict()
+        return {key: settings.get(key) for key in _PREPROCESSING}
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Uncut ids of each text with its special tokens. Safe to call from threads."""
+        return [encoding.ids for encoding in self._tokens_of.encode_batch_fast(list(texts))]
+
+    def tokenize(self, texts: Sequence[str], tokens: int, *, normalise: str = "none") -> Tokens:
+        """Token ids of `texts`, cut to a budget of `tokens` with their end tokens kept.
+
+        Args:
+            texts: any number; an empty text becomes its special tokens alone.
+            tokens: the budget, special tokens included.
+            normalise: see `normalise_text`.
+
+        Raises:
+            UsageError: the budget is too small or more than the encoder can read, or a text is
+                no string.
+        """
+        check_budget(tokens, self.max_tokens, self.name)
+        words_cut = 0
+
+        def batches() -> Iterator[list[int]]:
+            nonlocal words_cut
+            for start in range(0, len(texts), TOKENIZE_BATCH):
+                batch = []
+                for place, text in enumerate(texts[start : start + TOKENIZE_BATCH], start):
+                    if not isinstance(text, str):
+                        raise UsageError(
+                            f"text {place} is {type(text).__name__}, not a string: "
+                            "leave out what has no text"
+                        )
+                    treated, lost = normalise_text(_valid_unicode(text), normalise)
+                    words_cut += lost
+                    batch.append(treated)
+                yield from self.token_ids(batch)
+
+        rows = list(batches())
+        return Tokens.from_ids(
+            rows,
+            budget=tokens,
+            limit=self.max_tokens,
+            encoder=self.name,
+            normalise=normalise,
+            words_cut=words_cut,
+        )
+
+    @property
+    def vision_fingerprint(self) -> str:
+        """128-bit hex of everything that decides an image's vector, the same in every process.
+
+        Computed once, since the vision side is frozen; while any of it may change (its
+        gradients are on), anew each time.
+        """
+        tensors = self.vision_tensors()
+        changing = any(tensor.requires_grad for tensor in tensors.values())
+        if self._vision_fingerprint is None or changing:
+            settings = {
+                "vision": self.vision_settings(),
+                "preprocessing": self.preprocessing(),
+                "decode_version": DECODE_VERSION,
+            }
+            self._vision_fingerprint = _fingerprint(tensors, settings)
+        return self._vision_fingerprint
+
+    @property
+    def text_fingerprint(self) -> str:
+        """128-bit hex of everything that decides a text's vector; computed when asked."""
+        settings = {
+            "text": self.text_settings(),
+            "tokenizer": json.loads(self._tokens_of.to_str()),
+        }
+        return _fingerprint(self.text_parameters(), settings)
+
+    def trainable_copy(self) -> "ImageTextEncoder":
+        """A copy for training: its own text weights in float32, everything else shared.
+
+        Only `text_parameters` get gradients. The vision side and what contrast never touches
+        (cross-attention, matching head) are the very same tensors, and ask for gradients no more.
+        """
+        own = {id(parameter) for parameter in self.text_parameters().values()}
+        tensors = [*self.parameters(), *self.buffers()]
+        # deepcopy takes what is in the memo for already copied: these stay shared.
+        shared: dict[int, Any] = {id(tensor): tensor for tensor in tensors if id(tensor) not in own}
+        parts = (self.tokenizer, self._tokens_of, self.image_processor)
+        shared |= {id(part): part for part in parts}
+        twin = copy.deepcopy(self, shared)
+        twin.requires_grad_(False)
+        for parameter in twin.text_parameters().values():
+            parameter.data = parameter.data.float()
+            parameter.requires_grad_(True)
+        return twin
+
+    def save(self, folder: Path | str) -> None:
+        """Write a complete Hugging Face folder: weights, configuration, tokenizer, processor.
+
+        The folder appears whole or not at all, in the place of an older one if there is one.
+        Plain `transformers` opens it. Weights are written as they are held: in float32.
+        """
+        save_folder(Path(folder), self.model, [self.tokenizer, self.image_processor])
+
+
+def _valid_unicode(text: str) -> str:
+    """Replace lone surrogates, which JSON can hold and UTF-8 cannot, by U+FFFD."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _fingerprint(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any]) -> str:
+    """128-bit hex of named weights, as float32, and of plain settings."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().to("cpu", torch.float32).contiguous()
+        digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def evaluating(encoder: nn.Module) -> Iterator[None]:
+    """Dropout off and no gradients while the block runs; the mode is put back afterwards."""
+    training = encoder.training
+    encoder.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        encoder.train(training)
+
+
+@dataclass(frozen=True, eq=False)
+class TextVectors:
+    """Vectors float32 `[N, D]` of N texts, and the tokens they were made from."""
+
+    vectors: np.ndarray
+    tokens: Tokens
+
+
+def encode_texts(
+    encoder: ImageTextEncoder,
+    texts: Sequence[str],
+    *,
+    tokens: int = 128,
+    normalise: str = "none",
+    batch_tokens: int | None = None,
+    show: bool = False,
+) -> TextVectors:
+    """Unit vectors of `texts` in their own order, each read up to `tokens` tokens.
+
+    Raises:
+        UsageError: see `ImageTextEncoder.tokenize`.
+        ParagrainError: a vector is not finite.
+    """
+    tokenized = encoder.tokenize(texts, tokens, normalise=normalise)
+    vectors = encode_tokens(encoder, tokenized, batch_tokens=batch_tokens, show=show)
+    return TextVectors(vectors, tokenized)
+
+
+def encode_tokens(
+    encoder: ImageTextEncoder,
+    tokens: Tokens,
+    *,
+    batch_tokens: int | None = None,
+    show: bool = False,
+) -> np.ndarray:
+    """Unit vectors float32 `[N, D]` of tokenised texts, in their order.
+
+    Texts are encoded in batches of similar length, and texts of the same tokens once.
+
+    Args:
+        encoder: on whichever device it is.
+        tokens: from `encoder.tokenize`.
+        batch_tokens: the most `rows * longest` of a batch; by default `BATCH_TOKENS`.
+        show: whether to show a progress bar.
+
+    Raises:
+        ParagrainError: a vector is not finite.
+    """
+    first, inverse = tokens.distinct()
+    device = encoder.device
+    batch_tokens = batch_tokens or BATCH_TOKENS.get(device.type, BATCH_TOKENS["cpu"])
+    vectors = torch.empty((len(first), encoder.dim), dtype=torch.float32, device=device)
+    with (
+        evaluating(encoder),
+        progress_bar("encoding texts", len(first), unit="texts", show=show) as advance,
+    ):
+        for batch in length_batches(tokens.kept[first], batch_tokens):
+            rows = [tokens.row(index) for index in first[batch]]
+            input_ids, mask = (part.to(device) for part in pad(rows, encoder.pad_id))
+            vectors[torch.from_numpy(batch).to(device)] = encoder.text_features(input_ids, mask)
+            advance(len(batch))
+    return _finite(vectors, encoder, "text")[inverse]
+
+
+def encode_pixels(encoder: ImageTextEncoder, pixels: Sequence[torch.Tensor]) -> np.ndarray:
+    """Unit vectors float32 `[N, D]` of one batch of images that `pixels` has preprocessed.
+
+    Raises:
+        ParagrainError: a vector is not finite.
+    """
+    with evaluating(encoder):
+        vectors = encoder.image_features(torch.stack(list(pixels)).to(encoder.device))
+    return _finite(vectors, encoder, "image")
+
+
+def encode_images(
+    encoder: ImageTextEncoder, images: Iterable[Image.Image], batch_size: int = 64
+) -> np.ndarray:
+    """Unit vectors float32 `[N, D]` of upright RGB images, in their order.
+
+    For a whole collection use `paragrain.embeddings.embed`, which caches.
+
+    Raises:
+        ParagrainError: a vector is not finite.
+    """
+    parts = [np.zeros((0, encoder.dim), dtype=np.float32)]
+    batch: list[torch.Tensor] = []
+    for image in images:
+        batch.append(encoder.pixels(image))
+        if len(batch) == batch_size:
+            parts.append(encode_pixels(encoder, batch))
+            batch = []
+    if batch:
+        parts.append(encode_pixels(encoder, batch))
+    return np.concatenate(parts)
+
+
+def _finite(vectors: torch.Tensor, encoder: ImageTextEncoder, kind: str) -> np.ndarray:
+    """The vectors as numpy; NaN or infinity, which would spoil every ranking, is refused."""
+    array = vectors.float().cpu().numpy()
+    bad = int((~np.isfinite(array).all(axis=1)).sum())
+    if bad:
+        raise ParagrainError(
+            f"{encoder.name} gave {bad} of {len(array)} {kind} vectors that are not finite: "
+            "its weights are damaged or its training diverged, so use another checkpoint"
+        )
+    return array

@@ -1,0 +1,128 @@
+"""Open an encoder by name: the one that ships here, a local folder, or a Hugging Face Hub name."""
+
+import json
+import re
+from pathlib import Path
+
+import torch
+from huggingface_hub import snapshot_download
+
+from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.blip import BlipEncoder
+from paragrain.encoders.weights import SAFETENSORS, first_line
+from paragrain.errors import ParagrainError, UsageError
+
+ENCODERS: dict[str, type[ImageTextEncoder]] = {"blip": BlipEncoder}
+"""The encoder class for each `model_type` of a checkpoint's config.json."""
+
+SHIPPED = ("blip0",)
+"""Models inside the package."""
+
+MODELS = Path(__file__).parents[1] / "models"
+"""Where they are."""
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+def load_encoder(
+    name_or_path: str | Path, device: str | torch.device | None = None
+) -> ImageTextEncoder:
+    """Open an image-text encoder in float32, ready to encode, its weights frozen.
+
+    Weights are read from safetensors, or from `.bin` files with `weights_only`; half-precision
+    ones become float32. Code from the Hub is never run.
+
+    Args:
+        name_or_path: `"blip0"` for the tiny model that ships with the package, a folder in the
+            Hugging Face layout, or a Hub name such as `"Salesforce/blip-itm-base-coco"`. With
+            `HF_HUB_OFFLINE=1` a Hub name is looked up in the local cache only.
+        device: such as `"cpu"` or `"cuda:1"`; by default a CUDA card if there is one.
+
+    Raises:
+        ParagrainError: it cannot be found, is of an architecture that is not supported, or
+            its weights are incomplete; the sentence lists what is missing or left over.
+        UsageError: the device does not exist here.
+    """
+    where = _device(device)
+    name = str(name_or_path)
+    folder = _resolve(name)
+    encoder = ENCODERS[_model_type(folder, name)].from_folder(folder, name)
+    encoder.requires_grad_(False)
+    return encoder.to(where).eval()
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(
+            f"the device {device} cannot be used here ({first_line(error)}): "
+            "leave it out, or ask for cpu"
+        ) from error
+    return where
+
+
+def _resolve(name: str) -> Path:
+    """The local folder of a checkpoint, fetched from the Hub if need be."""
+    if name in SHIPPED:
+        folder = MODELS / name
+        if not folder.is_dir():
+            raise ParagrainError(
+                f"this installation lacks its model {name}: reinstall paragrain, "
+                "or name another model"
+            )
+        return folder
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise UsageError(f"{name} is a file: name the folder that holds the checkpoint")
+    if not _HUB_NAME.fullmatch(name):
+        raise UsageError(f"there is no folder {name}: name a checkpoint's folder or a Hub name")
+    return _from_hub(name)
+
+
+def _from_hub(name: str) -> Path:
+    """Fetch the files of a checkpoint that are needed, or find them in the local cache."""
+    texts = ["*.json", "*.txt"]
+    try:
+        folder = _snapshot(name, [*texts, "*.safetensors"])
+        if not any((folder / filename).is_file() for filename in SAFETENSORS):
+            folder = _snapshot(name, [*texts, "pytorch_model*.bin"])
+    except Exception as error:
+        raise ParagrainError(
+            f"there is no folder {name}, and the Hugging Face Hub does not give it "
+            f"({first_line(error)}): check the name and the connection, or name a local folder"
+        ) from error
+    return folder
+
+
+def _snapshot(name: str, patterns: list[str]) -> Path:
+    return Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=["*/*"]))
+
+
+def _model_type(folder: Path, name: str) -> str:
+    """The `model_type` of config.json, if an encoder is there for it."""
+    path = folder / "config.json"
+    if not path.is_file():
+        inner = folder / "checkpoint"
+        hint = f"; did you mean {inner}?" if (inner / "config.json").is_file() else ""
+        raise ParagrainError(
+            f"{name} is not a Hugging Face checkpoint: it has no config.json{hint}"
+        )
+    try:
+        config = json.loads(path.read_bytes())
+        kind = config["model_type"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParagrainError(
+            f"the config.json of {name} does not tell its model_type: fetch the checkpoint again"
+        ) from error
+    if kind not in ENCODERS:
+        raise ParagrainError(
+            f"{name} is a model of type {kind!r}, which is not supported: "
+            f"use one of type {', '.join(ENCODERS)}, saved as BlipForImageTextRetrieval"
+        )
+    return kind

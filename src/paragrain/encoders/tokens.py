@@ -1,0 +1,275 @@
+"""Texts as token ids under a budget: what is kept, what is cut, and batches without waste."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import torch
+
+from paragrain.errors import UsageError
+
+NORMALISATIONS = ("none", "blip-original")
+"""How a text may be treated before tokenising; see `normalise_text`."""
+
+BLIP_WORDS = 30
+"""Words that the original BLIP code keeps of a caption."""
+
+MIN_BUDGET = 3
+"""The smallest token budget: the start token, the end token and one token of text."""
+
+
+def normalise_text(text: str, how: str) -> tuple[str, int]:
+    """Treat one text before tokenising; returns it and the number of words that were cut.
+
+    `"none"` leaves it as it is. `"blip-original"` does what the code of the BLIP paper does
+    (`pre_caption` in github.com/salesforce/BLIP) and Hugging Face does not: lower case, the
+    signs `. ! " ( ) * # : ; ~` become spaces, runs of white space become one space, and only
+    the first 30 words stay.
+
+    >>> normalise_text("A dog (brown) runs!  Fast.", "blip-original")
+    ('a dog brown runs fast', 0)
+    >>> normalise_text("A dog (brown) runs!  Fast.", "none")
+    ('A dog (brown) runs!  Fast.', 0)
+
+    Raises:
+        UsageError: `how` is not one of `NORMALISATIONS`.
+    """
+    if how == "none":
+        return text, 0
+    if how != "blip-original":
+        raise UsageError(
+            f"unknown text normalisation {how!r}: choose one of {', '.join(NORMALISATIONS)}"
+        )
+    text = re.sub(r"[.!\"()*#:;~]", " ", text.lower())
+    text = re.sub(r"\s{2,}", " ", text).rstrip("\n").strip(" ")
+    words = text.split(" ")
+    return " ".join(words[:BLIP_WORDS]), max(0, len(words) - BLIP_WORDS)
+
+
+def check_budget(budget: int, limit: int, name: str) -> None:
+    """Refuse a token budget that the encoder called `name` cannot serve.
+
+    Raises:
+        UsageError: the budget is below `MIN_BUDGET` or above `limit`.
+    """
+    if budget < MIN_BUDGET:
+        raise UsageError(
+            f"a budget of {budget} tokens leaves no room for text: ask for {MIN_BUDGET} or more"
+        )
+    if budget > limit:
+        raise UsageError(
+            f"a budget of {budget} tokens is more than {name} can read: ask for {limit} or fewer"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """N texts as token ids, cut to a budget with their end token kept.
+
+    The uncut ids are held too (4 bytes a token), so `at` gives another budget from the one
+    tokenisation.
+
+    Attributes:
+        flat: int32, the uncut ids of all texts one after another.
+        offsets: int64 `[N+1]`; text i is `flat[offsets[i]:offsets[i+1]]`.
+        budget: the most tokens a text keeps, special tokens included.
+        limit: the most tokens that the encoder can read.
+        encoder: name of the encoder whose tokenizer this was.
+        normalise: how the texts were treated before tokenising, one of `NORMALISATIONS`.
+        words_cut: words that this treatment cut off, over all texts.
+
+    >>> tokens = Tokens.from_ids([[101, 7, 8, 9, 102], [101, 102]], budget=4, limit=512)
+    >>> list(tokens.ids)
+    [[101, 7, 8, 102], [101, 102]]
+    >>> tokens.lengths.tolist(), tokens.kept.tolist(), tokens.texts_cut, tokens.tokens_lost
+    ([5, 2], [4, 2], 1, 1)
+    >>> tokens.at(5).ids[0]
+    [101, 7, 8, 9, 102]
+    """
+
+    flat: np.ndarray
+    offsets: np.ndarray
+    budget: int
+    limit: int
+    encoder: str = "this encoder"
+    normalise: str = "none"
+    words_cut: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the budget."""
+        check_budget(self.budget, self.limit, self.encoder)
+
+    @classmethod
+    def from_ids(cls, ids: Iterable[Sequence[int]], *, budget: int, **rest: Any) -> "Tokens":
+        """Build from uncut id lists, each with its special tokens; `rest` are the attributes."""
+        rows = [np.asarray(row, dtype=np.int32) for row in ids]
+        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        flat = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int32)
+        return cls(flat, offsets, budget, **rest)
+
+    def at(self, budget: int) -> "Tokens":
+        """The same texts at another budget, without tokenising again."""
+        return replace(self, budget=budget)
+
+    def __len__(self) -> int:
+        """Number of texts."""
+        return len(self.offsets) - 1
+
+    @property
+    def ids(self) -> "TokenRows":
+        """The cut id lists, made when asked for: `tokens.ids[i]` is a `list[int]`."""
+        return TokenRows(self)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """int32 `[N]`: tokens of each text before the cut, special tokens included."""
+        return np.diff(self.offsets).astype(np.int32)
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """int32 `[N]`: tokens of each text after the cut."""
+        return np.minimum(self.lengths, np.int32(self.budget))
+
+    @property
+    def cut(self) -> np.ndarray:
+        """bool `[N]`: whether the text lost any token."""
+        return self.lengths > self.budget
+
+    @property
+    def texts_cut(self) -> int:
+        """Number of texts that lost any token."""
+        return int(self.cut.sum())
+
+    @property
+    def tokens_lost(self) -> int:
+        """Tokens lost, over all texts."""
+        return int((self.lengths - self.kept).sum(dtype=np.int64))
+
+    def row(self, index: int) -> np.ndarray:
+        """int32: the cut ids of one text; the last is the text's own end token."""
+        start, stop = self.offsets[index], self.offsets[index + 1]
+        if stop - start <= self.budget:
+            return self.flat[start:stop]
+        return np.append(self.flat[start : start + self.budget - 1], self.flat[stop - 1])
+
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that differ after the cut: `(first, inverse)`.
+
+        `first` `[U]` are the indices of the first text of each kind, `inverse` `[N]` says for
+        every text which of them it equals.
+
+        >>> tokens = Tokens.from_ids([[1, 5, 2], [1, 2], [1, 5, 2]], budget=3, limit=9)
+        >>> [part.tolist() for part in tokens.distinct()]
+        [[0, 1], [0, 1, 0]]
+        """
+        seen: dict[bytes, int] = {}
+        inverse = np.empty(len(self), dtype=np.int64)
+        first: list[int] = []
+        for index in range(len(self)):
+            place = seen.setdefault(self.row(index).tobytes(), len(first))
+            if place == len(first):
+                first.append(index)
+            inverse[index] = place
+        return np.asarray(first, dtype=np.int64), inverse
+
+    def summary(self) -> dict[str, Any]:
+        """What a result file says about its texts: the budget, and what it cost."""
+        return {
+            "texts": len(self),
+            "token_budget": self.budget,
+            "tokens": int(self.lengths.sum(dtype=np.int64)),
+            "tokens_lost": self.tokens_lost,
+            "texts_cut": self.texts_cut,
+            "longest_text": int(self.lengths.max(initial=0)),
+            "text_normalisation": self.normalise,
+            "words_cut_by_normalisation": self.words_cut,
+        }
+
+
+class TokenRows(Sequence[list[int]]):
+    """The cut id lists of `Tokens`, as a sequence that makes each list when asked for it."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def __len__(self) -> int:
+        """Number of texts."""
+        return len(self._tokens)
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
+        """The ids of one text, or of several."""
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [self._tokens.row(place).tolist() for place in places]
+        return self._tokens.row(places).tolist()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The id lists in order."""
+        return (self._tokens.row(index).tolist() for index in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to any sequence of the same id lists."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """As the list of lists that it stands for."""
+        return repr(list(self))
+
+
+def pad(
+    ids: Sequence[Sequence[int] | np.ndarray], pad_id: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pad id lists to the longest of them: `(input_ids, attention_mask)`, int64 `[B, L]`.
+
+    >>> pad([[101, 7, 102], [101, 102]], pad_id=0)
+    (tensor([[101,   7, 102],
+            [101, 102,   0]]), tensor([[1, 1, 1],
+            [1, 1, 0]]))
+    """
+    longest = max((len(row) for row in ids), default=0)
+    input_ids = np.full((len(ids), longest), pad_id, dtype=np.int64)
+    mask = np.zeros((len(ids), longest), dtype=np.int64)
+    for place, row in enumerate(ids):
+        input_ids[place, : len(row)] = row
+        mask[place, : len(row)] = 1
+    return torch.from_numpy(input_ids), torch.from_numpy(mask)
+
+
+def length_batches(
+    lengths: np.ndarray | Sequence[int], max_tokens: int, max_texts: int = 1024
+) -> list[np.ndarray]:
+    """Group texts of similar length, longest first, so that padding is almost nothing.
+
+    Args:
+        lengths: tokens of each text `[N]`.
+        max_tokens: the most `rows * longest` of a batch; a text longer than this is a batch of
+            its own.
+        max_texts: the most rows of a batch.
+
+    Returns:
+        Index arrays (int64) that hold each of `0..N-1` once. Texts of equal length keep their
+        order, so the batches are the same every time.
+
+    >>> [batch.tolist() for batch in length_batches([3, 9, 3, 4], max_tokens=12)]
+    [[1], [3, 0, 2]]
+    """
+    lengths = np.asarray(lengths)
+    order = np.argsort(-lengths.astype(np.int64), kind="stable")
+    batches = []
+    start = 0
+    while start < len(order):
+        longest = max(1, int(lengths[order[start]]))
+        rows = max(1, min(max_texts, max_tokens // longest))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches

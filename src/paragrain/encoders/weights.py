@@ -1,0 +1,174 @@
+"""Weights from a local Hugging Face folder into a model, with nothing missing or left over."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers.utils import logging
+
+from paragrain.errors import ParagrainError
+
+SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
+# Buffers that old checkpoints hold and `transformers` makes itself.
+_IGNORED = re.compile(r"(^|\.)position_ids$")
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No progress bars or advice from `transformers` while the block runs."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def load_part(kind: Any, folder: Path, name: str, what: str, files: Sequence[str]) -> Any:
+    """Load the tokenizer or image processor of class `kind` from `folder`, without the network.
+
+    Args:
+        kind: the class.
+        folder: where its files are.
+        name: what the user calls the checkpoint.
+        what: what the user calls the part.
+        files: one of these must be there, or `transformers` would make one up from defaults.
+
+    Raises:
+        ParagrainError: it is absent or unreadable.
+    """
+    if not any((folder / filename).is_file() for filename in files):
+        raise ParagrainError(
+            f"{name} lacks its {what}: put the checkpoint's {' or '.join(files)} beside its weights"
+        )
+    try:
+        with quiet_transformers():
+            # Said aloud, since without it `transformers` asks at a terminal.
+            return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        raise ParagrainError(
+            f"the {what} of {name} cannot be read ({first_line(error)}): fetch the checkpoint again"
+        ) from error
+
+
+def load_model(kind: Any, folder: Path, name: str) -> Any:
+    """A model of class `kind` in float32 on the CPU, from a folder's safetensors or, failing
+    that, from its `.bin` files read with `weights_only`.
+
+    Raises:
+        ParagrainError: no weights, unreadable weights, or names and shapes that do not match.
+    """
+    # Copies, also of what is float32: tensors mapped from a file lie at odd addresses, where
+    # sums round otherwise than they do for the same weights elsewhere.
+    state = {
+        key: tensor.to(torch.float32, copy=True)
+        for key, tensor in without_prefix(read_state(folder, name)).items()
+        if not _IGNORED.search(key)
+    }
+    try:
+        with quiet_transformers():
+            config = kind.config_class.from_pretrained(folder, local_files_only=True)
+            model, info = kind.from_pretrained(
+                None,
+                config=config,
+                state_dict=state,
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # they are reported below, with the others
+                output_loading_info=True,
+            )
+    except Exception as error:
+        raise ParagrainError(
+            f"{name} cannot be loaded as {kind.__name__} ({first_line(error)}): "
+            "check its config.json"
+        ) from error
+    problems = {
+        "missing": info["missing_keys"],
+        "unexpected": info["unexpected_keys"],
+        "of another shape": [key[0] for key in info["mismatched_keys"]],
+    }
+    if any(problems.values()):
+        counts = "; ".join(
+            f"{len(names)} {problem}: {_some(sorted(names))}"
+            for problem, names in problems.items()
+            if names
+        )
+        raise ParagrainError(
+            f"{name} does not hold the weights of a {kind.__name__} ({counts}): "
+            "use a checkpoint of that class"
+        )
+    return model
+
+
+def read_state(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    """All weights of a folder by name, as they are stored; safetensors before pickles.
+
+    Raises:
+        ParagrainError: there are none, or they cannot be read safely.
+    """
+    for filename in (*SAFETENSORS, *PICKLES):
+        path = folder / filename
+        if path.is_file():
+            break
+    else:
+        raise ParagrainError(
+            f"{name} holds no weights: its folder needs {SAFETENSORS[0]} or {PICKLES[0]}"
+        )
+    try:
+        if path.suffix != ".json":
+            return _read_file(path)
+        shards = sorted(set(json.loads(path.read_bytes())["weight_map"].values()))
+        state: dict[str, torch.Tensor] = {}
+        for shard in shards:
+            # Shard names come from the checkpoint: only plain names, never a path elsewhere.
+            state.update(_read_file(folder / Path(shard).name))
+        return state
+    except Exception as error:
+        raise ParagrainError(
+            f"the weights of {name} in {path.name} cannot be read ({first_line(error)}): "
+            "fetch the checkpoint again"
+        ) from error
+
+
+def _read_file(path: Path) -> dict[str, torch.Tensor]:
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def without_prefix(state: dict[str, torch.Tensor], prefix: str = "module.") -> dict:
+    """Drop the prefix that wrappers for several processes leave, where every name has it.
+
+    >>> without_prefix({"module.a": 1, "module.b": 2})
+    {'a': 1, 'b': 2}
+    >>> without_prefix({"module.a": 1, "b": 2})
+    {'module.a': 1, 'b': 2}
+    """
+    while state and all(key.startswith(prefix) for key in state):
+        state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}
+    return state
+
+
+def first_line(error: Exception) -> str:
+    """The gist of another library's error, short enough for a sentence."""
+    if isinstance(error, SafetensorError):
+        return f"not a whole safetensors file: {error}"
+    lines = str(error).strip().splitlines() or [""]
+    text = " ".join(f"{type(error).__name__}: {lines[0]}".split())
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,165 @@
+"""What is evaluated: the images of a split, their texts, and who belongs to whom."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from paragrain.collection import Collection, Record
+from paragrain.embeddings import embed
+from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
+from paragrain.errors import ParagrainError, UsageError
+from paragrain.retrieval import RetrievalScores, group_numbers, retrieval_scores
+
+GROUPING = ("group", "content")
+"""The fields of a record that `groups_of` reads."""
+
+DEFAULT_SPLIT = "test"
+
+
+@dataclass(frozen=True, eq=False)
+class Benchmark:
+    """N images and the M texts of one field that ask for them, and are asked for by them.
+
+    The image vectors belong to the vision side of one encoder; every encoder that shares it (all
+    that were fine-tuned from it) can be scored.
+
+    Attributes:
+        text_field: which texts: one of `paragraph`, `captions`, `description`, `generated`.
+        split: the split they are from; None for the whole collection.
+        ids: N ids, in the order of the collection.
+        images: float32 `[N, D]` unit vectors; images without texts stay in the gallery.
+        groups: int64 `[N]`, the same number for images that show the same thing.
+        texts: M texts, image by image.
+        text_image: int64 `[M]`, the row of the image of each text.
+        vision_fingerprint: of the vision side that made the vectors.
+        failed: (id, reason) of images that could not be embedded, which are left out.
+        empty_texts: texts of nothing but white space, which are left out.
+    """
+
+    text_field: str
+    split: str | None
+    ids: list[str]
+    images: np.ndarray
+    groups: np.ndarray
+    texts: list[str]
+    text_image: np.ndarray
+    vision_fingerprint: str
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    empty_texts: int = 0
+
+    @classmethod
+    def load(
+        cls,
+        collection: Collection,
+        encoder: ImageTextEncoder,
+        texts: str,
+        *,
+        split: str | None = None,
+        show: bool = True,
+    ) -> "Benchmark":
+        """Embed the images of a split (cached) and read its texts.
+
+        Raises:
+            UsageError: there is no such split or field.
+            ParagrainError: no image of the split has such a text.
+        """
+        Record("").texts(texts)  # an unknown field is refused before anything is computed
+        embeddings = embed(collection, encoder, split=split, show=show)
+        row_of = {id: row for row, id in enumerate(embeddings.ids)}
+        records: list[Record] = []
+        found: list[str] = []
+        text_image: list[int] = []
+        empty = 0
+        for record in collection.records(split, fields=(texts, *GROUPING)):
+            if record.id not in row_of:
+                continue
+            records.append(record)
+            for text in record.texts(texts):
+                if text.strip():
+                    found.append(text)
+                    text_image.append(row_of[record.id])
+                else:
+                    empty += 1
+        if not found:
+            have = fields_with_texts(collection, split)
+            raise ParagrainError(
+                f"no image of {_place(collection, split)} has a text in {texts!r}: "
+                + (f"evaluate on {', '.join(have)}" if have else "import texts first")
+            )
+        return cls(
+            texts,
+            split,
+            embeddings.ids,
+            embeddings.vectors,
+            groups_of(records),
+            found,
+            np.asarray(text_image, dtype=np.int64),
+            encoder.vision_fingerprint,
+            embeddings.failed,
+            empty,
+        )
+
+    def tokenize(self, encoder: ImageTextEncoder, tokens: int, normalise: str = "none") -> Tokens:
+        """The texts as tokens of `encoder`, cut at `tokens`; see `ImageTextEncoder.tokenize`."""
+        return encoder.tokenize(self.texts, tokens, normalise=normalise)
+
+    def score(
+        self,
+        encoder: ImageTextEncoder,
+        tokens: Tokens,
+        *,
+        ks: Sequence[int] = (1, 5, 10),
+        show: bool = False,
+        **encoding: int,
+    ) -> RetrievalScores:
+        """Encode the texts with `encoder` and rank both ways.
+
+        Raises:
+            UsageError: `encoder` has another vision side than the one that made the vectors.
+        """
+        if encoder.vision_fingerprint != self.vision_fingerprint:
+            raise UsageError(
+                f"{encoder.name} has another vision side than the vectors of this benchmark: "
+                "load the benchmark with it"
+            )
+        vectors = encode_tokens(encoder, tokens, show=show, **encoding)
+        return retrieval_scores(self.images, vectors, self.text_image, self.groups, ks, show=show)
+
+
+def default_split(collection: Collection) -> str | None:
+    """`test` if the collection has such a split, else None: all of it."""
+    return DEFAULT_SPLIT if DEFAULT_SPLIT in collection.splits else None
+
+
+def groups_of(records: Iterable[Record]) -> np.ndarray:
+    """Number the groups of records, int64 `[N]`: those with one number show the same thing.
+
+    A record without a group is of one with those of byte-identical images, or by itself.
+
+    >>> groups_of([Record(id="a", group="g"), Record(id="b"), Record(id="c", group="g")])
+    array([0, 1, 0])
+    """
+    return group_numbers([_group_name(record) for record in records])
+
+
+def _group_name(record: Record) -> str | None:
+    if record.group:
+        return f"group {record.group}"
+    return f"content {record.content}" if record.content else None
+
+
+def _place(collection: Collection, split: str | None) -> str:
+    return f"the split {split!r} of {collection.folder}" if split else str(collection.folder)
+
+
+def fields_with_texts(
+    collection: Collection,
+    split: str | None,
+    fields: Sequence[str] = ("captions", "generated", "paragraph", "description"),
+) -> list[str]:
+    """Those of `fields` in which any record of the split has a text."""
+    found: set[str] = set()
+    for record in collection.records(split, fields=fields):
+        found.update(name for name in fields if any(text.strip() for text in record.texts(name)))
+    return [name for name in fields if name in found]

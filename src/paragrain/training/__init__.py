@@ -1,0 +1,8 @@
+"""Fine-tuning the text side: recipes, losses, batches, the trainer and its runs."""
+
+from paragrain.training.config import TrainConfig
+from paragrain.training.runs import Run
+from paragrain.training.supervision import Recipe, load_recipe, recipe_names
+from paragrain.training.trainer import repeat, train
+
+__all__ = ["Recipe", "Run", "TrainConfig", "load_recipe", "recipe_names", "repeat", "train"]

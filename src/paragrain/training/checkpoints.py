@@ -1,0 +1,134 @@
+"""What a run needs to go on after a kill, in one file that is whole or absent.
+
+`last/state.safetensors` holds the text weights, the moments of the optimiser and, as JSON in its
+header, where the run was. The learning rate, the order of the data, the random picks and dropout
+are functions of seed and step, so nothing of them needs to be saved. There is no pickle.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from paragrain.errors import ParagrainError
+from paragrain.files import replacing, write_text
+
+_FORMAT = 1
+
+
+@dataclass
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        step: steps done.
+        best_step: the step whose weights are in `checkpoint/`; `None` before the first.
+        best_score: its validation score; `None` without a validation split.
+        best_fingerprint: `text_fingerprint` of those weights.
+        seconds: time spent training.
+        totals: sums over all steps: pairs, texts, tokens, texts cut, tokens lost.
+    """
+
+    step: int = 0
+    best_step: int | None = None
+    best_score: float | None = None
+    best_fingerprint: str | None = None
+    seconds: float = 0.0
+    totals: dict[str, int] = field(default_factory=dict)
+
+
+def distinct(parameters: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+    """Named parameters with tied ones under their first name only."""
+    first: dict[int, str] = {}
+    for name, parameter in parameters.items():
+        first.setdefault(id(parameter), name)
+    return {name: parameters[name] for name in first.values()}
+
+
+def save_progress(
+    path: Path,
+    progress: Progress,
+    parameters: dict[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    """Write weights, optimiser and progress to `path`, in the place of what was there."""
+    tensors = {f"weight/{name}": p.detach().cpu().contiguous() for name, p in parameters.items()}
+    for name, parameter in parameters.items():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{key}/{name}"] = torch.as_tensor(value).cpu().contiguous()
+    header = {"format": str(_FORMAT), "progress": json.dumps(asdict(progress), allow_nan=False)}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, header)
+
+
+def load_progress(
+    path: Path, parameters: dict[str, nn.Parameter], optimizer: torch.optim.Optimizer
+) -> Progress:
+    """Put saved weights and optimiser state back in place, and say how far the run had come.
+
+    A run that was never saved starts at step 0.
+
+    Raises:
+        ParagrainError: the file is damaged, or belongs to another model.
+    """
+    if not path.is_file():
+        return Progress()
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            # Copied, since the tensors that `safe_open` gives may be views of the mapped file,
+            # and the next save takes its place.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        if header.get("format") != str(_FORMAT):
+            raise KeyError(f"format {header.get('format')}")
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                parameter.copy_(_of_shape(tensors.pop(f"weight/{name}"), parameter.shape))
+        for key, value in tensors.items():
+            kind, name = key.split("/", 1)
+            parameter = parameters[name]
+            # AdamW counts its steps on the CPU.
+            place = "cpu" if kind == "step" else parameter.device
+            optimizer.state.setdefault(parameter, {})[kind] = value.to(place)
+        return Progress(**json.loads(header["progress"]))
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise ParagrainError(
+            f"the saved state {path} cannot be used ({error}): train with --overwrite to start anew"
+        ) from None
+
+
+def _of_shape(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    if tensor.shape != shape:
+        raise ValueError(f"a weight of shape {list(tensor.shape)} where {list(shape)} is needed")
+    return tensor
+
+
+class MetricsLog:
+    """`metrics.jsonl`: one JSON object a line, only ever appended to.
+
+    After a kill, `trim` drops a torn last line and every line after the saved step, so that the
+    resumed run writes the very curve that the uninterrupted one would have written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, **line: Any) -> None:
+        """Write one line at once; a NaN is refused."""
+        with self.path.open("ab") as file:
+            file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+
+    def read(self) -> list[dict[str, Any]]:
+        """All whole lines."""
+        data = self.path.read_bytes() if self.path.is_file() else b""
+        return [json.loads(line) for line in data.split(b"\n")[:-1]]
+
+    def trim(self, step: int) -> None:
+        """Keep the lines up to `step` only."""
+        kept = [line for line in self.read() if line["step"] <= step]
+        write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))

@@ -1,0 +1,119 @@
+"""The settings of a training run, with the paper's values as defaults."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
+
+from paragrain.errors import UsageError
+from paragrain.training.supervision import first_problem
+
+Budget = Annotated[int, Field(ge=3)]
+"""Tokens that are read of a text: the start and end tokens and at least one between."""
+
+
+class TokenBudgets(BaseModel):
+    """How many tokens of a text are read, special tokens included, for each field of a record."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    captions: Budget = 77
+    generated: Budget = 77
+    negatives: Budget = 77
+    paragraph: Budget = 128
+    description: Budget = 128
+
+    def of(self, field: str, limit: int) -> int:
+        """The budget of a field, at most what the encoder can read."""
+        return min(int(getattr(self, field)), limit)
+
+
+class TrainConfig(BaseModel):
+    """Settings of `paragrain.training.train`.
+
+    The paper gives: AdamW, learning rate 1e-5, 256 images a batch, temperature 0.07, cosine after
+    500 warm-up steps, 10 epochs, captions cut at 77 tokens and paragraphs at 128. The weight decay
+    is that of BLIP's fine-tuning; gradients are not clipped unless asked for.
+
+    Attributes:
+        seed: of the data order, the random picks and dropout.
+        split: the split to train on.
+        epochs: how often each image is seen.
+        max_steps: ends the run, and its cosine, earlier.
+        batch_size: images a step, over all processes together.
+        learning_rate: the highest, after the warm-up.
+        warmup_steps: at most a tenth of the run is used.
+        weight_decay: none on norms, biases and embeddings.
+        betas: of AdamW.
+        clip_norm: largest norm of the gradient.
+        temperature: fixed; below 0.01 it acts as 0.01.
+        tokens: token budgets by field; more than the encoder can read acts as its limit.
+        precision: of the forward pass; `auto` is bf16 on CUDA and fp32 elsewhere. Weights, loss
+            and optimiser are fp32 always.
+        pass_tokens: most tokens of one forward pass, padding included.
+        held_tokens: a step with more tokens runs each pass twice, so that no more activations are
+            held than those of one pass; lower it where memory runs out.
+        validation_split: used if the collection has it.
+        validation_texts: fields to measure recall on; by default the paragraph if there are
+            any, else the captions.
+        log_every: steps between two lines of `metrics.jsonl`.
+        save_steps: also save for resume every so many steps; it always does after an epoch.
+        save_minutes: also save for resume this often.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    seed: NonNegativeInt = 0
+    split: str = "train"
+    epochs: PositiveInt = 10
+    max_steps: PositiveInt | None = None
+    batch_size: Annotated[int, Field(ge=2)] = 256
+
+    learning_rate: PositiveFloat = 1e-5
+    warmup_steps: NonNegativeInt = 500
+    weight_decay: NonNegativeFloat = 0.05
+    betas: tuple[float, float] = (0.9, 0.999)
+    clip_norm: PositiveFloat | None = None
+    temperature: PositiveFloat = 0.07
+    tokens: TokenBudgets = TokenBudgets()
+
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    pass_tokens: PositiveInt = 4096
+    held_tokens: PositiveInt = 16384
+
+    validation_split: str = "val"
+    validation_texts: tuple[str, ...] | None = None
+
+    log_every: PositiveInt = 1
+    save_steps: PositiveInt | None = None
+    save_minutes: PositiveFloat = 10.0
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as plain data."""
+        return self.model_dump(mode="json")
+
+
+def make_config(base: TrainConfig | None, changes: dict[str, Any]) -> TrainConfig:
+    """The settings of `base` (or the defaults) with some changed.
+
+    Raises:
+        UsageError: a setting does not exist, or its value is out of range.
+
+    >>> make_config(None, {"epochs": 2, "tokens": {"paragraph": 60}}).tokens.paragraph
+    60
+    """
+    settings = (base or TrainConfig()).settings()
+    if isinstance(changes.get("tokens"), dict):
+        changes = {**changes, "tokens": {**settings["tokens"], **changes["tokens"]}}
+    try:
+        return TrainConfig.model_validate({**settings, **changes})
+    except ValidationError as error:
+        raise UsageError(f"these training settings do not work: {first_problem(error)}") from None

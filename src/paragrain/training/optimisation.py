@@ -1,0 +1,59 @@
+"""AdamW with weight decay where it belongs, and the learning rate as a function of the step."""
+
+import math
+
+import torch
+from torch import nn
+
+from paragrain.training.config import TrainConfig
+
+
+def make_optimizer(parameters: dict[str, nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW over named parameters, without weight decay on norms, biases and embeddings.
+
+    Raises:
+        ValueError: a parameter is not float32. A step of 1e-5 is lost in the rounding of fp16.
+
+    >>> matrix, norm = nn.Parameter(torch.zeros(2, 2)), nn.Parameter(torch.ones(2))
+    >>> groups = make_optimizer({"proj": matrix, "norm": norm}, TrainConfig()).param_groups
+    >>> [(group["weight_decay"], len(group["params"])) for group in groups]
+    [(0.05, 1), (0.0, 1)]
+    """
+    wrong = [name for name, parameter in parameters.items() if parameter.dtype != torch.float32]
+    if wrong:
+        raise ValueError(f"master weights must be float32, and {wrong[0]} is not")
+    decayed = [p for name, p in parameters.items() if decays(name, p)]
+    plain = [p for name, p in parameters.items() if not decays(name, p)]
+    groups = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas)
+
+
+def decays(name: str, parameter: nn.Parameter) -> bool:
+    """Whether weight decay applies: to the matrices that are no embedding tables."""
+    return parameter.ndim >= 2 and "embed" not in name
+
+
+def warmup_steps(steps: int, config: TrainConfig) -> int:
+    """Warm-up steps of a run: those asked for, but at most a tenth of the run.
+
+    >>> warmup_steps(20_000, TrainConfig()), warmup_steps(80, TrainConfig())
+    (500, 8)
+    """
+    return min(config.warmup_steps, steps // 10)
+
+
+def learning_rate(step: int, steps: int, config: TrainConfig) -> float:
+    """The learning rate of a step (from 0): a straight warm-up, then a cosine down to zero.
+
+    >>> config = TrainConfig(learning_rate=1.0, warmup_steps=2)
+    >>> [round(learning_rate(step, 20, config), 3) for step in (0, 1, 2, 11, 20)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
+    """
+    warmup = warmup_steps(steps, config)
+    if step < warmup:
+        return config.learning_rate * (step + 1) / warmup
+    progress = (step - warmup) / (steps - warmup)
+    return config.learning_rate * (1 + math.cos(math.pi * progress)) / 2

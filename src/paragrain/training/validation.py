@@ -1,0 +1,68 @@
+"""Recall on a validation split between epochs, to choose the best weights.
+
+It is the evaluation of `paragrain.evaluation`, on the split and fields that the settings name.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paragrain.collection import Collection
+from paragrain.encoders.base import ImageTextEncoder, Tokens
+from paragrain.errors import UsageError
+from paragrain.evaluation.benchmark import Benchmark, fields_with_texts
+from paragrain.training.config import TrainConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """The images of the validation split and their texts, tokenised once, field by field."""
+
+    benchmarks: dict[str, tuple[Benchmark, Tokens]]
+    batch_tokens: int
+
+    @classmethod
+    def load(
+        cls, collection: Collection, encoder: ImageTextEncoder, config: TrainConfig, *, show: bool
+    ) -> "Validation | None":
+        """Read the validation split; `None` if the collection has none, or no texts in it.
+
+        Raises:
+            UsageError: a split or a field was asked for by name and is not there.
+        """
+        split, default = config.validation_split, TrainConfig().validation_split
+        if split not in collection.splits:
+            if split == default:
+                return None
+            raise UsageError(
+                f"{collection.folder} has no split {split!r} to validate on: use one of "
+                f"{', '.join(collection.splits)}"
+            )
+        wanted = config.validation_texts or ("paragraph", "captions")
+        found = fields_with_texts(collection, split, wanted)
+        if config.validation_texts is None:
+            found = found[:1]
+        elif len(found) < len(wanted):
+            absent = next(field for field in wanted if field not in found)
+            raise UsageError(
+                f"the split {split!r} of {collection.folder} has no text in {absent!r}: "
+                "name other fields in validation_texts"
+            )
+        benchmarks = {}
+        for field in found:
+            benchmark = Benchmark.load(collection, encoder, field, split=split, show=show)
+            budget = config.tokens.of(field, encoder.max_tokens)
+            benchmarks[field] = (benchmark, benchmark.tokenize(encoder, budget))
+        return cls(benchmarks, config.pass_tokens) if benchmarks else None
+
+    def measure(self, encoder: ImageTextEncoder) -> dict[str, Any]:
+        """Recall of each field, and `score`: the mean R@1 (%) of both directions and all fields."""
+        fields: dict[str, Any] = {}
+        firsts: list[float] = []
+        for field, (benchmark, tokens) in self.benchmarks.items():
+            scores = benchmark.score(encoder, tokens, batch_tokens=self.batch_tokens)
+            fields[field] = scores.as_dict()
+            strict = scores.strict
+            firsts += [strict.image_to_text.recall[1], strict.text_to_image.recall[1]]
+        return {"score": float(np.mean(firsts)), "fields": fields}

@@ -1,0 +1,48 @@
+"""What `test_distributed.py` runs in two processes: one gradient, then a short run."""
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from paragrain.collection import Collection
+from paragrain.embeddings import embed
+from paragrain.encoders.loading import load_encoder
+from paragrain.training.batches import TrainingSet
+from paragrain.training.config import TrainConfig
+from paragrain.training.distributed import Processes
+from paragrain.training.gradients import accumulate_gradients
+from paragrain.training.supervision import load_recipe
+from paragrain.training.trainer import train
+
+
+def main(collection: str, model: str, recipe: str, out: str) -> None:
+    photos, encoder = Collection.open(collection), load_encoder(model, device="cpu")
+    processes = Processes.join(encoder.device)
+    folder = Path(out)
+
+    images = embed(photos, encoder, split="train", show=False)
+    data = TrainingSet.load(photos, images, load_recipe(recipe), split="train", seed=0)
+    twin = encoder.trainable_copy().train()
+    report = accumulate_gradients(
+        twin, data.batch(range(8), epoch=0), TrainConfig(), processes=processes
+    )
+    found = {name: p.grad for name, p in twin.text_parameters().items() if p.grad is not None}
+    found["report"] = torch.tensor(report, dtype=torch.float64)
+    save_file(found, folder / f"gradients-{processes.index}.safetensors")
+
+    train(
+        photos,
+        encoder,
+        recipe=recipe,
+        out=folder / "run",
+        batch_size=8,
+        max_steps=4,
+        learning_rate=1e-3,
+        show=False,
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,175 @@
+"""Pre-training from nothing: it learns, it resumes, and what it saves is a real BLIP."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoProcessor, BlipForImageTextRetrieval
+
+from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
+from paragrain.encoders import load_encoder
+from paragrain.errors import ParagrainError, UsageError
+from paragrain.pretraining import TinySize, pretrain
+from paragrain.pretraining.data import batch_of, draw_texts, load_data, normalised
+from paragrain.pretraining.dense import GraphHead, graph_targets
+from paragrain.pretraining.tiny import build_tokenizer, new_blip, new_processor
+from paragrain.sources.scenes import Scene, Thing, render, sample_scene
+from paragrain.training.checkpoints import MetricsLog
+
+SMALL = {"width": 32, "heads": 4, "vision_layers": 1, "text_layers": 1, "vector_width": 16}
+QUICK = {"batch_size": 8, "dense_steps": 2, "contrast_steps": 2, "size": SMALL, "show": False}
+
+
+def test_it_makes_a_folder_that_plain_transformers_opens(world: Collection, tmp_path: Path) -> None:
+    done = pretrain(world, tmp_path / "run", **QUICK)
+    _, info = BlipForImageTextRetrieval.from_pretrained(
+        done.folder / "checkpoint", output_loading_info=True
+    )
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    processor = AutoProcessor.from_pretrained(done.folder / "checkpoint")
+    batch = processor(text=["a red star"], return_tensors="pt")
+    assert batch["input_ids"].shape == (1, 5)  # whole words of the world are one token each
+    encoder = load_encoder(done.folder / "checkpoint", "cpu")
+    assert (encoder.dim, encoder.max_tokens) == (16, 512)
+    assert all(p.dtype == torch.float32 for p in encoder.parameters())
+
+
+def test_the_loss_falls(world: Collection, tmp_path: Path) -> None:
+    settings = {**QUICK, "batch_size": 24, "dense_steps": 30, "contrast_steps": 60}
+    pretrain(world, tmp_path / "run", **settings)
+    lines = MetricsLog(tmp_path / "run" / "metrics.jsonl").read()
+    dense = [line["loss"] for line in lines if line["stage"] == "dense"]
+    contrast = [line["contrast"] for line in lines if line["stage"] == "contrast"]
+    assert len(dense) == 30
+    assert len(contrast) == 60
+    assert dense[-1] < 0.9 * dense[0]
+    assert np.mean(contrast[-5:]) < 0.9 * contrast[0]
+
+
+def test_a_killed_run_goes_on_with_the_same_curve(
+    world: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**QUICK, "save_minutes": 1e-9}
+    pretrain(world, tmp_path / "whole", **settings)
+
+    from paragrain.pretraining.trainer import _Pretraining
+
+    step = _Pretraining.step
+
+    def dies_at_step_3(self: _Pretraining, number: int) -> dict:
+        if number == 3:
+            raise KeyboardInterrupt
+        return step(self, number)
+
+    monkeypatch.setattr(_Pretraining, "step", dies_at_step_3)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(world, tmp_path / "killed", **settings)
+    monkeypatch.undo()
+    pretrain(world, tmp_path / "killed", **settings)
+    whole, killed = (
+        [line["loss"] for line in MetricsLog(tmp_path / name / "metrics.jsonl").read()]
+        for name in ("whole", "killed")
+    )
+    assert whole == killed
+    weights = [
+        (tmp_path / name / "checkpoint" / "model.safetensors").read_bytes()
+        for name in ("whole", "killed")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_other_settings_do_not_touch_a_run(world: Collection, tmp_path: Path) -> None:
+    pretrain(world, tmp_path / "run", **QUICK)
+    with pytest.raises(UsageError, match="other settings or data"):
+        pretrain(world, tmp_path / "run", **{**QUICK, "contrast_steps": 3})
+    with pytest.raises(UsageError, match="contrast_stepz"):
+        pretrain(world, tmp_path / "other", contrast_stepz=1)
+
+
+def test_without_graphs_there_is_only_contrast(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    records = [picture_without_graph(row, sample_scene(rng)) for row in range(4)]
+    items = [Item(r.id, "1", lambda r=r: r) for r in records]  # type: ignore[misc]
+    write_collection(tmp_path / "c", items, name="plain", source="test", show=False)
+    pretrain(Collection.open(tmp_path / "c"), tmp_path / "run", **QUICK)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
+    assert {json.loads(line)["stage"] for line in lines} == {"contrast"}
+
+
+def picture_without_graph(row: int, scene: Scene) -> Record:
+    from paragrain.sources.scenes.render import png
+
+    return Record(str(row), ImageRef(png(scene), f"{row}.png"), captions=[f"picture {row}"])
+
+
+def test_long_texts_are_never_shown(world: Collection) -> None:
+    data = load_data(world, "train", 96, show=False)
+    assert len(data) == len(data.scenes) == 24
+    assert all(len(own) == 6 for own in data.texts)  # the alt-text and five captions
+    assert max(len(text.split()) for own in data.texts for text in own) < 20
+    assert np.array_equal(data.pixels[0], render(data.scenes[0]))
+
+
+def test_too_few_pictures_are_refused(tmp_path: Path) -> None:
+    record = picture_without_graph(0, sample_scene(random.Random(0)))
+    write_collection(
+        tmp_path / "c", [Item("0", "1", lambda: record)], name="one", source="test", show=False
+    )
+    with pytest.raises(ParagrainError, match="needs two or more"):
+        load_data(Collection.open(tmp_path / "c"), "train", 96, show=False)
+
+
+def test_pixels_are_those_of_the_processor() -> None:
+    size = TinySize(**SMALL)
+    processor = new_processor(size, build_tokenizer(["a red star"] * 3)).image_processor
+    picture = render(sample_scene(random.Random(1)))
+    ours = normalised(picture[None], processor.image_mean, processor.image_std)
+    theirs = processor(images=picture, return_tensors="pt")["pixel_values"]
+    assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_each_picture_once_an_epoch() -> None:
+    steps = [batch_of(step, images=10, batch_size=5, seed=1) for step in range(4)]
+    assert sorted(np.concatenate(steps[:2])) == list(range(10))
+    assert sorted(np.concatenate(steps[2:])) == list(range(10))
+    assert not np.array_equal(steps[0], steps[2])
+    assert np.array_equal(steps[0], batch_of(0, images=10, batch_size=5, seed=1))
+
+
+def test_texts_are_drawn_anew_for_each_step_and_never_twice() -> None:
+    own = [range(6), range(1)]
+    first, second = (draw_texts(own, step, 2, seed=0) for step in (0, 1))
+    assert [place for place, _ in first] == [0, 0, 1]
+    assert len(set(first)) == 3
+    assert first == draw_texts(own, 0, 2, seed=0)
+    assert first != second or draw_texts(own, 2, 2, seed=0) != first
+
+
+def test_graph_targets_are_the_graph() -> None:
+    thing = Thing("star", "red", "large", "plain", 5)
+    cells, backgrounds = graph_targets([Scene("cream", (thing,), look=0)])
+    assert cells.shape == (1, 9, 4)
+    assert (cells[0].sum(dim=1) > 0).nonzero().flatten().tolist() == [5]
+    assert cells[0, 5].tolist() == [5, 1, 3, 1]
+    assert backgrounds.tolist() == [0]
+
+
+def test_patches_belong_to_the_cell_that_they_lie_in() -> None:
+    head = GraphHead(width=8, vector_width=8, patches=6)
+    cells = head.cell_of_patch.view(6, 6)
+    assert cells[0].tolist() == [0, 0, 1, 1, 2, 2]
+    assert cells[:, 0].tolist() == [0, 0, 3, 3, 6, 6]
+
+
+def test_fresh_weights_are_not_zero_and_follow_the_seed() -> None:
+    tokenizer = build_tokenizer(["a red star"] * 3)
+    one, same, other = (new_blip(TinySize(**SMALL), tokenizer, seed) for seed in (0, 0, 1))
+    weight = "vision_model.encoder.layers.0.mlp.fc1.weight"
+    values = [model.state_dict()[weight] for model in (one, same, other)]
+    assert 0.01 < values[0].std() < 0.03  # Hugging Face's default of 1e-10 would never learn
+    assert torch.equal(values[0], values[1])
+    assert not torch.equal(values[0], values[2])

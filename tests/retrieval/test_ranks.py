@@ -1,7 +1,5 @@
 """Ranks against hand-written matrices and against brute force in double precision."""
 
-import doctest
-import importlib
 import subprocess
 import sys
 
@@ -61,14 +59,6 @@ def worlds(draw):
         random.integers(0, images, size=texts),
         groups,
     )
-
-
-@pytest.mark.parametrize(
-    "module", ["answers", "kernel", "ranks", "recall", "tiles", "topk", "vectors"]
-)
-def test_examples_in_the_docstrings(module):
-    loaded = importlib.import_module(f"paragrain.retrieval.{module}")
-    assert doctest.testmod(loaded).failed == 0
 
 
 def test_three_images_with_five_captions_each_and_ranks_set_by_hand():

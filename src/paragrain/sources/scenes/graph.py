@@ -108,7 +108,7 @@ def near_twin(scene: Scene, rng: random.Random) -> tuple[Scene, str]:
     else:
         values = {"colour": _COLOURS, "shape": _SHAPES, "size": _SIZES, "pattern": _PATTERNS}[kind]
         value = rng.choice([v for v in values if v != getattr(thing, kind)])
-        things[index] = Thing(**{**_fields(thing), kind: value})
+        things[index] = changed(thing, kind, value)
     return Scene(scene.background, tuple(things), scene.look), kind
 
 
@@ -128,8 +128,9 @@ def _told_late(scene: Scene, rng: random.Random) -> int:
     return rng.choice(late) if late else max(range(count), key=lambda i: i + position[i])
 
 
-def _fields(thing: Thing) -> dict[str, str | int]:
-    return {name: getattr(thing, name) for name in Thing.__slots__}
+def changed(thing: Thing, attribute: str, value: str) -> Thing:
+    """A copy of `thing` with another shape, colour, size or pattern."""
+    return replace(thing, **{attribute: value})  # type: ignore[arg-type]
 
 
 def _alike(one: Thing, other: Thing) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from paragrain.sources.scenes.graph import CELLS, Scene, Thing, reading_order
+from paragrain.sources.scenes.graph import CELLS, Scene, Thing, changed, reading_order
 from paragrain.sources.scenes.lexicon import (
     BACKGROUNDS,
     COLOURS,
@@ -163,14 +163,14 @@ def _one_fact_wrong(scene: Scene, rng: random.Random) -> str:
     thing, forms = things[index], _FORMS
     if kind == 2:  # a place that stands empty
         free = sorted(set(range(CELLS)) - {t.cell for t in things})
-        changed, forms = replace(thing, cell=rng.choice(free)), (_placed, _two_placed)
+        wrong_thing, forms = replace(thing, cell=rng.choice(free)), (_placed, _two_placed)
     else:
         name, values = _ATTRIBUTES[kind - 3]
         value = rng.choice([v for v in values if v != getattr(thing, name)])
-        changed = replace(thing, **{name: value})
-    things[index] = changed
+        wrong_thing = changed(thing, name, value)
+    things[index] = wrong_thing
     wrong_scene = replace(scene, things=tuple(things))
-    return rng.choice(forms)(wrong_scene, rng, 0, changed)
+    return rng.choice(forms)(wrong_scene, rng, 0, wrong_thing)
 
 
 _ATTRIBUTES: tuple[tuple[str, tuple[str, ...]], ...] = (

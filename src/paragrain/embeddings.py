@@ -49,6 +49,7 @@ class Embeddings:
     Attributes:
         ids: of the N records that have a vector, in the order of the collection.
         vectors: float32 `[N, D]`, of unit length.
+        contents: the content hash of the image of each.
         fingerprint: of the vision side that made them.
         failed: (id, reason) of each record whose image cannot be used.
         computed: vectors computed by this call.
@@ -58,6 +59,7 @@ class Embeddings:
 
     ids: list[str]
     vectors: np.ndarray
+    contents: list[str]
     fingerprint: str
     failed: list[tuple[str, str]]
     computed: int
@@ -77,7 +79,9 @@ def embed(
 
     A vector belongs to the bytes of an image and to a vision side: a changed image is embedded
     anew, an added one alone, equal images once, and encoders that differ only in their text side
-    share all. A collection in a folder that cannot be written works too, without a cache.
+    share all. The column `content` of a record is believed, where it holds a hash; where it does
+    not, the bytes are read and hashed. A collection in a folder that cannot be written works too,
+    without a cache.
 
     Args:
         collection: where the images come from.
@@ -125,10 +129,12 @@ def embed(
     cache.tidy(_contents_to_keep(collection, contents), encoder)
 
     ids = [id for id in contents if id not in failed]
-    vectors = [cache.vectors[contents[id]] for id in ids]  # type: ignore[index]
+    own = [str(contents[id]) for id in ids]
+    vectors = [cache.vectors[content] for content in own]
     return Embeddings(
         ids=ids,
         vectors=np.stack(vectors) if vectors else np.zeros((0, encoder.dim), dtype=np.float32),
+        contents=own,
         fingerprint=fingerprint,
         failed=list(failed.items()),
         computed=computed,

@@ -12,4 +12,5 @@ def test_equal_groups_and_equal_images_share_a_number():
         Record(id="c", group="x", content="same"),
         Record(id="d", content="same"),
     ]
-    assert groups_of(records).tolist() == [0, 1, 2, 0, 1]
+    contents = ["1", "same", "2", "same", "same"]
+    assert groups_of(records, contents).tolist() == [0, 0, 1, 0, 0]

@@ -9,7 +9,7 @@ from paragrain.training.supervision import load_recipe
 
 def embeddings(ids: list[str]) -> Embeddings:
     vectors = np.arange(len(ids), dtype=np.float32)[:, None] * np.ones(4, np.float32)
-    return Embeddings(ids, vectors, "f", [], computed=len(ids), reused=0, cache=None)
+    return Embeddings(ids, vectors, list(ids), "f", [], computed=len(ids), reused=0, cache=None)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def in_two_processes(arguments: list[str]) -> None:
     ]
     try:
         for process in running:
-            _, errors = process.communicate(timeout=240)
+            _, errors = process.communicate(timeout=400)
             assert process.returncode == 0, errors.decode()
     finally:
         for process in running:

@@ -154,8 +154,8 @@ class Collection:
             if rows:
                 yield from _read_group(group.path, group.index, columns, rows)
 
-    def get(self, ids: Iterable[str]) -> dict[str, Record]:
-        """A few records with their images, in the order asked for.
+    def get(self, ids: Iterable[str], *, images: bool = True) -> dict[str, Record]:
+        """A few records, with their images unless these are not wanted, in the order asked for.
 
         Only the row groups that hold them are read: at most some MiB for each.
 
@@ -173,7 +173,7 @@ class Collection:
         for id in asked:
             number, row = self._places[id]
             rows.setdefault(number, []).append(row)
-        columns = _columns(None, images=True)
+        columns = _columns(None, images=images)
         groups = self._scan[2]
         found = {
             record.id: record

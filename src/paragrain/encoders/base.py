@@ -147,6 +147,14 @@ class ImageTextEncoder(nn.Module, ABC):
         """Uncut ids of each text with its special tokens. Safe to call from threads."""
         return [encoding.ids for encoding in self._tokens_of.encode_batch_fast(list(texts))]
 
+    def unread(self, text: str, kept: int) -> str:
+        """The end of `text` that is not read when `kept` tokens of it are, "" if all is read."""
+        encoding = self._tokens_of.encode(_valid_unicode(text))
+        if kept >= len(encoding.ids):
+            return ""
+        end = encoding.offsets[kept - 2][1]  # the last of the kept is the end token
+        return text[end:].strip()
+
     def tokenize(self, texts: Sequence[str], tokens: int, *, normalise: str = "none") -> Tokens:
         """Token ids of `texts`, cut to a budget of `tokens` with their end tokens kept.
 

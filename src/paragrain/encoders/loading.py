@@ -1,6 +1,7 @@
 """Open an encoder by name: the one that ships here, a local folder, or a Hugging Face Hub name."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -53,7 +54,10 @@ def load_encoder(
 
 def _device(device: str | torch.device | None) -> torch.device:
     if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        # One of several processes takes the card that its launcher meant for it.
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     try:
         where = torch.device(device)
         torch.empty(0, device=where)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
-from paragrain.encoders.weights import quiet_transformers
+from paragrain.encoders.weights import first_line, quiet_transformers
+from paragrain.errors import ParagrainError, UsageError
 
 
 def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
@@ -17,13 +19,21 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
     Everything is written to a temporary folder beside it, which then takes its place. A kill
     leaves the old folder, or, in the instant between two renames, that folder under a hidden
     name; never half a new one.
+
+    Raises:
+        UsageError: something other than a checkpoint is there, which is left alone.
+        ParagrainError: it cannot be written.
     """
-    folder = Path(os.path.abspath(folder))  # noqa: PTH100  `resolve` would follow a link
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
+    if folder.exists() and not _replaceable(folder):
+        raise UsageError(
+            f"{folder} is there already and is no checkpoint: name a new folder to save to"
+        )
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
+        temporary.mkdir(parents=True)
         with quiet_transformers():
             model.save_pretrained(temporary, state_dict=untied(model.state_dict()))
             for part in parts:
@@ -31,9 +41,19 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
         if folder.exists():
             folder.rename(old)
         temporary.rename(folder)
+    except (OSError, SafetensorError) as error:
+        raise ParagrainError(
+            f"the checkpoint {folder} cannot be written ({first_line(error)}): "
+            "make room, or save it elsewhere"
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _replaceable(folder: Path) -> bool:
+    """Whether it is an empty folder or a checkpoint, and no folder of the user's other files."""
+    return folder.is_dir() and ((folder / "config.json").is_file() or not any(folder.iterdir()))
 
 
 def untied(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

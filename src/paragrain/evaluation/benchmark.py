@@ -1,6 +1,6 @@
 """What is evaluated: the images of a split, their texts, and who belongs to whom."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,9 +10,6 @@ from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.retrieval import RetrievalScores, group_numbers, retrieval_scores
-
-GROUPING = ("group", "content")
-"""The fields of a record that `groups_of` reads."""
 
 DEFAULT_SPLIT = "test"
 
@@ -71,7 +68,7 @@ class Benchmark:
         found: list[str] = []
         text_image: list[int] = []
         empty = 0
-        for record in collection.records(split, fields=(texts, *GROUPING)):
+        for record in collection.records(split, fields=(texts, "group")):
             if record.id not in row_of:
                 continue
             records.append(record)
@@ -81,6 +78,8 @@ class Benchmark:
                     text_image.append(row_of[record.id])
                 else:
                     empty += 1
+        if not embeddings.ids:
+            raise none_embedded(collection, split, embeddings.failed)
         if not found:
             have = fields_with_texts(collection, split)
             raise ParagrainError(
@@ -92,7 +91,7 @@ class Benchmark:
             split,
             embeddings.ids,
             embeddings.vectors,
-            groups_of(records),
+            groups_of(records, embeddings.contents),
             found,
             np.asarray(text_image, dtype=np.int64),
             encoder.vision_fingerprint,
@@ -132,21 +131,42 @@ def default_split(collection: Collection) -> str | None:
     return DEFAULT_SPLIT if DEFAULT_SPLIT in collection.splits else None
 
 
-def groups_of(records: Iterable[Record]) -> np.ndarray:
+def groups_of(records: Sequence[Record], contents: Sequence[str]) -> np.ndarray:
     """Number the groups of records, int64 `[N]`: those with one number show the same thing.
 
-    A record without a group is of one with those of byte-identical images, or by itself.
+    Records of one group belong together, and so do records of byte-identical images.
 
-    >>> groups_of([Record(id="a", group="g"), Record(id="b"), Record(id="c", group="g")])
-    array([0, 1, 0])
+    Args:
+        records: N records.
+        contents: the content hash of the image of each, as `embed` found it.
+
+    >>> records = [Record("a", group="g"), Record("b"), Record("c", group="g"), Record("d")]
+    >>> groups_of(records, ["1", "2", "3", "1"])
+    array([0, 1, 0, 0])
     """
-    return group_numbers([_group_name(record) for record in records])
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            name = parent[name]
+        return name
+
+    names = [f"content {content}" for content in contents]
+    for record, name in zip(records, names, strict=True):
+        if record.group:
+            parent[root(name)] = root(f"group {record.group}")
+    return group_numbers([root(name) for name in names])
 
 
-def _group_name(record: Record) -> str | None:
-    if record.group:
-        return f"group {record.group}"
-    return f"content {record.content}" if record.content else None
+def none_embedded(
+    collection: Collection, split: str | None, failed: Sequence[tuple[str, str]]
+) -> ParagrainError:
+    """The error of a split of which no image can be used."""
+    why = f" ({failed[0][0]}: {failed[0][1]})" if failed else ""
+    return ParagrainError(
+        f"none of the {len(failed):,} images of {_place(collection, split)} can be used{why}: "
+        "import them again"
+    )
 
 
 def _place(collection: Collection, split: str | None) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from paragrain.collection import Collection
 from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.tokens import check_budget, normalise_text
+from paragrain.errors import UsageError
 from paragrain.evaluation.benchmark import Benchmark, default_split
 from paragrain.evaluation.results import Result, describe
 
@@ -60,6 +62,11 @@ def sweep(
 
     At a budget that cuts nothing the result is that of the uncut texts, bit for bit.
     """
+    if not budgets:
+        raise UsageError("no token budget is given: name one or more")
+    for budget in budgets:  # before the images are embedded, which may take hours
+        check_budget(budget, encoder.max_tokens, encoder.name)
+    normalise_text("", normalise)
     split = None if split == "all" else split or default_split(collection)
     benchmark = Benchmark.load(collection, encoder, texts, split=split, show=show)
     return sweep_benchmark(benchmark, collection, encoder, budgets, normalise=normalise, show=show)

@@ -13,7 +13,8 @@ class PretrainConfig(BaseModel):
     """Settings of `paragrain.pretraining.pretrain`.
 
     The contrast follows BLIP: AdamW with weight decay 0.05 and a learned temperature that starts
-    at 0.07 and stays in [0.001, 0.5]; it has no momentum copies. The rest is this project's.
+    at 0.07 and stays in [0.01, 0.5], so that the scale is at most 100; it has no momentum copies.
+    The rest is this project's.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -27,6 +27,12 @@ class TinySize:
     patch_size: int = 16
     positions: int = 512
 
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ValueError(f"the width {self.width} is not a multiple of {self.heads} heads")
+        if self.image_size % (3 * self.patch_size):
+            raise ValueError("image_size must be a multiple of 3 patches, one or more a cell")
+
 
 def build_tokenizer(texts: Iterable[str], *, least: int = 3) -> BertTokenizerFast:
     """A lower-casing BERT tokenizer with whole words of `texts` and letters for all others.

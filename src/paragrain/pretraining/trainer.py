@@ -107,8 +107,15 @@ def _claim(out: Path, collection: Collection, config: PretrainConfig) -> None:
     }
     path = out / "run.yaml"
     if not path.is_file():
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UsageError(f"{out} is in use and holds no run: choose another --out")
         write_text(path, yaml.safe_dump(wanted, sort_keys=False))
-    elif yaml.safe_load(path.read_text("utf-8")) != wanted:
+        return
+    try:
+        found = yaml.safe_load(path.read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        found = None
+    if found != wanted:
         raise UsageError(f"{out} holds a run with other settings or data: choose another --out")
 
 
@@ -177,14 +184,17 @@ class _Pretraining:
             line = {"stage": "contrast", "contrast": contrast.item()}
             if graph is not None and self.config.graph_weight:
                 loss = contrast + self.config.graph_weight * graph
-        if not torch.isfinite(loss):
-            raise ParagrainError(f"the loss is not finite at step {step + 1}: lower learning_rate")
         rate = self._learning_rate(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(list(self.parameters.values()), self.config.clip_norm)
+        norm = nn.utils.clip_grad_norm_(list(self.parameters.values()), self.config.clip_norm)
+        if not (torch.isfinite(loss) and torch.isfinite(norm)):
+            raise ParagrainError(
+                f"pre-training stopped at step {step + 1}, whose loss is {loss.item()} and "
+                f"gradient norm {norm.item()}: lower learning_rate"
+            )
         self.optimizer.step()
         return {**line, "loss": loss.item(), "lr": rate}
 
@@ -215,7 +225,7 @@ class _Pretraining:
         texts = torch.empty_like(torch.cat(parts)).index_copy(0, order, torch.cat(parts))
         text_image = torch.tensor([place for place, _ in drawn])
         # BLIP divides by a learned temperature; the loss takes a fixed one, so scale the vectors.
-        divisor = self.log_temperature.exp().clamp(0.001, 0.5)
+        divisor = self.log_temperature.exp().clamp(0.01, 0.5)
         return contrastive_loss(vectors / divisor, texts, text_image, temperature=1.0).total
 
     def _learning_rate(self, step: int) -> float:

@@ -8,6 +8,7 @@ from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder, encode_tokens
 from paragrain.errors import UsageError
+from paragrain.evaluation.benchmark import none_embedded
 from paragrain.retrieval import top_k
 
 
@@ -83,11 +84,13 @@ def search(
         raise UsageError("the query is empty: describe what you are looking for")
     if k < 1:
         raise UsageError(f"k is the number of images to find, at least 1, not {k}")
-    tokenized = encoder.tokenize([query], tokens or encoder.max_tokens)
+    tokenized = encoder.tokenize([query], encoder.max_tokens if tokens is None else tokens)
     embeddings = embed(collection, encoder, split=split, show=show)
+    if not embeddings.ids:
+        raise none_embedded(collection, split, embeddings.failed)
     indices, scores = top_k(encode_tokens(encoder, tokenized), embeddings.vectors, k)
     ids = [embeddings.ids[index] for index in indices[0]]
-    records = collection.get(ids)
+    records = collection.get(ids, images=False)
     hits = [
         Hit(id, records[id].image.path, float(score))
         for id, score in zip(ids, scores[0], strict=True)
@@ -95,15 +98,8 @@ def search(
     return SearchResult(
         hits,
         query,
-        _unread(encoder, query, int(tokenized.kept[0])) if tokenized.texts_cut else "",
+        encoder.unread(query, int(tokenized.kept[0])),
         int(tokenized.lengths[0]),
         tokenized.budget,
         embeddings.failed,
     )
-
-
-def _unread(encoder: ImageTextEncoder, query: str, kept: int) -> str:
-    """The end of `query` that did not fit, from the end of the last token that did."""
-    encoding = encoder.tokenizer.backend_tokenizer.encode(query)
-    end = encoding.offsets[kept - 2][1]  # the last of the kept ids is the end token
-    return query[end:].strip()

@@ -10,7 +10,7 @@ import numpy as np
 from paragrain.collection import Collection, Record
 from paragrain.embeddings import Embeddings
 from paragrain.errors import ParagrainError
-from paragrain.evaluation.benchmark import GROUPING, groups_of
+from paragrain.evaluation.benchmark import groups_of
 from paragrain.training.supervision import Recipe, Text, draw
 
 
@@ -65,7 +65,7 @@ class TrainingSet:
         row_of = {id: row for row, id in enumerate(images.ids)}
         records, rows = [], []
         report: Counter[str] = Counter()
-        for record in collection.records(split, fields=(*recipe.fields, *GROUPING)):
+        for record in collection.records(split, fields=(*recipe.fields, "group")):
             texts = draw(record, recipe, seed=seed, epoch=0)
             report["images"] += 1
             if not texts.positives:
@@ -86,7 +86,13 @@ class TrainingSet:
                 f"{recipe.name} (fields: {', '.join(recipe.fields)}), and contrast needs at least "
                 "two: add texts or use another recipe"
             )
-        return cls(records, images.vectors[rows], groups_of(records), recipe, seed, dict(report))
+        groups = groups_of(records, [images.contents[row] for row in rows])
+        if (groups == groups[0]).all():
+            raise ParagrainError(
+                f"all {len(records)} images of the split {split!r} of {collection.folder} show the "
+                "same thing (one group, or equal bytes), so that there is nothing to contrast"
+            )
+        return cls(records, images.vectors[rows], groups, recipe, seed, dict(report))
 
     def __len__(self) -> int:
         """Number of images."""

@@ -20,6 +20,9 @@ Budget = Annotated[int, Field(ge=3)]
 """Tokens that are read of a text: the start and end tokens and at least one between."""
 
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
 class TokenBudgets(BaseModel):
     """How many tokens of a text are read, special tokens included, for each field of a record."""
 
@@ -80,7 +83,7 @@ class TrainConfig(BaseModel):
     learning_rate: PositiveFloat = 1e-5
     warmup_steps: NonNegativeInt = 500
     weight_decay: NonNegativeFloat = 0.05
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     clip_norm: PositiveFloat | None = None
     temperature: PositiveFloat = 0.07
     tokens: TokenBudgets = TokenBudgets()

@@ -149,8 +149,13 @@ def check_folder(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> 
                 f"{folder} holds a run with other settings ({changed}): choose another folder "
                 "with --out, or --overwrite it"
             )
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or any(_visible(folder))):
         raise UsageError(f"{folder} is in use and holds no run: choose another folder with --out")
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What is in a folder, without the temporary files of a run that was killed early."""
+    return [path for path in folder.iterdir() if not path.name.startswith(".")]
 
 
 def begin_run(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> None:
@@ -164,10 +169,11 @@ def begin_run(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> Non
 
 def _remove_run(folder: Path) -> None:
     """Delete what a run has written to `folder`, and nothing else."""
-    # run.yaml goes last: a kill in between leaves a folder that still counts as a run.
-    for name in ("checkpoint", "last"):
+    # A kill in between leaves a folder that still counts as a run, and as an unfinished one.
+    (folder / "results.json").unlink(missing_ok=True)
+    for name in ("last", "checkpoint"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("results.json", "metrics.jsonl", "run.yaml"):
+    for name in ("metrics.jsonl", "run.yaml"):
         (folder / name).unlink(missing_ok=True)
 
 

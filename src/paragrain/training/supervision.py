@@ -12,6 +12,7 @@ one positive InfoNCE (`paragrain.training.losses`).
 """
 
 import hashlib
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -208,7 +209,8 @@ def _number(key: str) -> int:
 
 
 def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())
+    """A text without case, punctuation and spacing, to see whether two say the same."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def _either(names: tuple[str, ...]) -> str:

@@ -106,7 +106,8 @@ def train(
         ),
         processes=processes,
     )
-    trainer.results["images_failed"] = [list(failure) for failure in images.failed]
+    failed = [*images.failed, *(validation.failed if validation else [])]
+    trainer.results["images_failed"] = [list(failure) for failure in failed]
     trainer.go(show)
     return run
 

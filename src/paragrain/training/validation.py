@@ -56,6 +56,13 @@ class Validation:
             benchmarks[field] = (benchmark, benchmark.tokenize(encoder, budget))
         return cls(benchmarks, config.pass_tokens) if benchmarks else None
 
+    @property
+    def failed(self) -> list[tuple[str, str]]:
+        """(id, reason) of the images that could not be used."""
+        return list(
+            {pair for benchmark, _ in self.benchmarks.values() for pair in benchmark.failed}
+        )
+
     def measure(self, encoder: ImageTextEncoder) -> dict[str, Any]:
         """Recall of each field, and `score`: the mean R@1 (%) of both directions and all fields."""
         fields: dict[str, Any] = {}

@@ -106,6 +106,23 @@ def test_position_ids_of_old_checkpoints_are_ignored(
     np.testing.assert_array_equal(vectors(load_encoder(checkpoint)), vectors(blip))
 
 
+def test_the_older_layout_of_files_loads(checkpoint: Path, blip: BlipEncoder) -> None:
+    """As in Salesforce's own folders: vocab.txt, and a preprocessor_config.json."""
+    vocabulary = blip.tokenizer.get_vocab()
+    (checkpoint / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.get)) + "\n")
+    (checkpoint / "tokenizer.json").unlink()
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512}
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps(settings))
+    processor = json.loads((checkpoint / "processor_config.json").read_text())["image_processor"]
+    (checkpoint / "processor_config.json").unlink()
+    (checkpoint / "preprocessor_config.json").write_text(json.dumps(processor))
+    encoder = load_encoder(checkpoint)
+    long = "A red, CIRCLE on the left! " * 200
+    assert encoder.tokenize([long, ""], 512).ids == blip.tokenize([long, ""], 512).ids
+    assert encoder.vision_fingerprint == blip.vision_fingerprint
+    assert encoder.text_fingerprint == blip.text_fingerprint
+
+
 def test_sharded_weights_load(checkpoint: Path, blip: BlipEncoder) -> None:
     (checkpoint / "model.safetensors").unlink()
     blip.model.save_pretrained(checkpoint, max_shard_size="60KB")
@@ -374,13 +391,24 @@ def test_a_saved_folder_opens_in_plain_transformers(
     assert again.text_fingerprint == copy.text_fingerprint != blip.text_fingerprint
 
 
-def test_saving_takes_the_place_of_an_older_folder(blip: BlipEncoder, tmp_path: Path) -> None:
+def test_saving_takes_the_place_of_an_older_checkpoint(blip: BlipEncoder, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     folder.mkdir()
+    blip.save(folder)  # an empty folder is no obstacle
     (folder / "stale.txt").write_text("old")
-    blip.save(folder)
+    (tmp_path / "link").symlink_to(folder)
+    blip.save(tmp_path / "link")
     assert not (folder / "stale.txt").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "link"]
+    load_encoder(tmp_path / "link")
+
+
+def test_saving_never_sweeps_away_other_files(blip: BlipEncoder, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for place in (tmp_path, tmp_path / "thesis.txt"):
+        with pytest.raises(UsageError, match="is no checkpoint"):
+            blip.save(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_save_that_fails_leaves_the_old_folder(
@@ -394,7 +422,7 @@ def test_a_save_that_fails_leaves_the_old_folder(
         raise OSError("no space left on device")
 
     monkeypatch.setattr(blip.tokenizer, "save_pretrained", fail)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(ParagrainError, match=r"cannot be written .*no space"):
         blip.save(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
@@ -424,3 +452,28 @@ def test_tied_tensors_in_a_bin_file_load(checkpoint: Path, random_blip: Path) ->
     assert not (checkpoint / "pytorch_model.bin").exists()
     saved = load_file(checkpoint / "model.safetensors")
     assert torch.equal(saved[name.format(1)], saved[name.format(0)])
+
+
+def test_an_interrupted_save_leaves_the_older_checkpoint(
+    blip: BlipEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "checkpoint"
+    blip.save(folder)
+    (folder / "mark.txt").write_text("older")
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if self.name == ".checkpoint.tmp":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        blip.save(folder)
+    monkeypatch.undo()
+    assert (folder / "mark.txt").read_text() == "older"
+    # A kill in that instant leaves it under its hidden name: the next save finds it there.
+    folder.rename(tmp_path / ".checkpoint.old")
+    blip.save(folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint"]
+    assert not (folder / "mark.txt").exists()

@@ -132,6 +132,19 @@ def test_what_cannot_be_evaluated_is_told_in_one_sentence(
         evaluate(collection, encoder, show=False)
 
 
+def test_blip_s_own_way_of_treating_texts_is_an_option_that_the_result_names(
+    world: Collection, encoder: ImageTextEncoder
+) -> None:
+    plain, treated = (
+        evaluate(world, encoder, texts="description", tokens=512, normalise=how, show=False)
+        for how in ("none", "blip-original")
+    )
+    assert plain.about["protocol"]["words_cut_by_normalisation"] == 0
+    assert treated.about["protocol"]["text_normalisation"] == "blip-original"
+    assert treated.about["protocol"]["words_cut_by_normalisation"] > 0
+    assert treated.about["protocol"]["longest_text"] < plain.about["protocol"]["longest_text"]
+
+
 def test_vectors_of_another_vision_side_are_refused(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:

@@ -173,3 +173,40 @@ def test_fresh_weights_are_not_zero_and_follow_the_seed() -> None:
     assert 0.01 < values[0].std() < 0.03  # Hugging Face's default of 1e-10 would never learn
     assert torch.equal(values[0], values[1])
     assert not torch.equal(values[0], values[2])
+
+
+def test_the_graph_counts_beside_the_contrast_as_it_is_weighed(
+    world: Collection, tmp_path: Path
+) -> None:
+    for weight in (0.0, 0.5):
+        settings = {**QUICK, "dense_steps": 0, "contrast_steps": 1, "graph_weight": weight}
+        pretrain(world, tmp_path / str(weight), **settings)
+    without, with_it = (
+        MetricsLog(tmp_path / str(weight) / "metrics.jsonl").read()[0] for weight in (0.0, 0.5)
+    )
+    assert without["loss"] == without["contrast"] == with_it["contrast"]
+    assert with_it["loss"] > with_it["contrast"] + 1
+
+
+def test_the_learning_rate_moves_the_weights(world: Collection, tmp_path: Path) -> None:
+    norms = []
+    for rate in (1e-3, 1e-5):
+        settings = {**QUICK, "dense_steps": 0, "contrast_steps": 1, "warmup_steps": 0}
+        done = pretrain(world, tmp_path / str(rate), **settings, learning_rate=rate)
+        fresh = new_blip(TinySize(**SMALL), load_encoder(done.folder / "checkpoint").tokenizer, 0)
+        trained = load_encoder(done.folder / "checkpoint", "cpu").model
+        change = (trained.text_proj.weight - fresh.text_proj.weight).detach()
+        norms.append(float(change.abs().max()))
+    assert norms[0] == pytest.approx(1e-3, rel=0.1)
+    assert norms[1] < 1e-4
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run(
+    world: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        torch.nn.utils, "clip_grad_norm_", lambda *_, **__: torch.tensor(float("nan"))
+    )
+    with pytest.raises(ParagrainError, match="stopped at step 1"):
+        pretrain(world, tmp_path / "run", **QUICK)
+    assert not (tmp_path / "run" / "checkpoint").exists()

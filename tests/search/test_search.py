@@ -1,6 +1,7 @@
 """Exact search in words."""
 
 import io
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ from PIL import Image
 
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
-from paragrain.encoders import ImageTextEncoder, encode_texts
-from paragrain.errors import UsageError
+from paragrain.encoders import ImageTextEncoder, encode_texts, load_encoder
+from paragrain.errors import ParagrainError, UsageError
 from paragrain.search import search
 from paragrain.sources import import_folder
 
@@ -72,3 +73,37 @@ def test_a_folder_indexed_twice_then_changed_keeps_a_stable_count(
     import_folder(pictures, tmp_path / "out", show=False)
     hits = search(Collection.open(tmp_path / "out"), encoder, "a star", k=9, show=False)
     assert sorted(hit.id for hit in hits) == sorted(names[1:])
+
+
+def test_images_that_cannot_be_searched_are_named(
+    world: Collection, encoder: ImageTextEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for shade in range(2):
+        Image.new("RGB", (40, 40), (60 * shade, 90, 30)).save(pictures / f"{shade}.png")
+    import_folder(pictures, tmp_path / "out", show=False)
+    collection = Collection.open(tmp_path / "out")
+    original = Collection.image_bytes
+    broken = {"1.png"}
+    monkeypatch.setattr(
+        Collection,
+        "image_bytes",
+        lambda self, record: b"" if record.id in broken else original(self, record),
+    )
+    result = search(collection, encoder, "a star", show=False)
+    assert [hit.id for hit in result] == ["0.png"]
+    assert [name for name, _ in result.failed] == ["1.png"]
+    broken.add("0.png")
+    shutil.rmtree(tmp_path / "out" / "embeddings")
+    with pytest.raises(ParagrainError, match=r"none of the 2 images .* can be used"):
+        search(collection, encoder, "a star", show=False)
+
+
+def test_a_tokenizer_that_cuts_by_itself_and_a_lone_surrogate_do_no_harm(
+    world: Collection, random_blip: Path
+) -> None:
+    encoder = load_encoder(random_blip, "cpu")
+    encoder.tokenizer("a red star", truncation=True, max_length=4)
+    query = "a red star above a blue \ud800 circle"
+    assert search(world, encoder, query, tokens=5, show=False).cut.startswith("above a blue")

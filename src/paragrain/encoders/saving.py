@@ -1,6 +1,5 @@
 """Checkpoints as complete Hugging Face folders that appear whole or not at all."""
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
 
     Everything is written to a temporary folder beside it, which then takes its place. A kill
     leaves the old folder, or, in the instant between two renames, that folder under a hidden
-    name; never half a new one.
+    name, from which the next save recovers it; never half a new one.
 
     Raises:
         UsageError: something other than a checkpoint is there, which is left alone.
@@ -29,8 +28,9 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
         raise UsageError(
             f"{folder} is there already and is no checkpoint: name a new folder to save to"
         )
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    old = folder.with_name(f".{folder.name}.old")
+    _recover(folder, old)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
@@ -47,8 +47,15 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
             "make room, or save it elsewhere"
         ) from error
     finally:
+        _recover(folder, old)
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def _recover(folder: Path, old: Path) -> None:
+    """Put the old folder back if a save ended before the new one was in its place."""
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _replaceable(folder: Path) -> bool:

@@ -347,7 +347,8 @@ def test_what_cannot_be_opened_says_why(
     foreign(tmp_path / "useless", name=["x"])
     with pytest.raises(ParagrainError, match=r"no records; data\.parquet: it has no column `id`"):
         Collection.open(str(tmp_path / "useless"))
-    write(tmp_path / "none", [item("a")], max_pixels=1)
+    with pytest.raises(ParagrainError, match="none of the 1 items"):
+        write(tmp_path / "none", [item("a")], max_pixels=1)
     with pytest.raises(ParagrainError, match="has no records"):
         Collection.open(tmp_path / "none")
     foreign(tmp_path / "info", id=["a"])

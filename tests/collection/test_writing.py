@@ -18,7 +18,7 @@ from paragrain.collection import (
     Item,
     Record,
 )
-from paragrain.errors import UsageError
+from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash
 
 STRANGE_TEXTS = [
@@ -201,8 +201,9 @@ def test_bad_items_are_skipped_named_and_tried_again(
 def test_the_pixel_limit_can_be_set(
     tmp_path: Path, item: Callable[..., Item], write: Callable[..., ImportReport]
 ) -> None:
-    report = write(tmp_path / "c", [item("a")], max_pixels=63)
-    assert report.skipped == [("a", "too many pixels (64; the limit is 63)")]
+    assert write(tmp_path / "c", [item("a")], max_pixels=64).skipped == []
+    with pytest.raises(ParagrainError, match=r"a: too many pixels \(64; the limit is 63\)"):
+        write(tmp_path / "d", [item("a")], max_pixels=63)
 
 
 def test_a_shard_ends_at_its_rows_or_bytes(
@@ -237,3 +238,25 @@ def test_an_import_never_empties_something_else(
         write(tmp_path / "c", [item("other")])
     assert len(Collection.open(tmp_path / "c")) == 2
     assert (full / "holiday.jpg").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("manifest", [None, "{}", "[]", '{"fingerprint": 1, "items": 2}'])
+def test_records_without_a_sound_manifest_are_not_taken_for_remains(
+    tmp_path: Path, items: Callable[..., list[Item]], write: Callable[..., ImportReport], manifest
+) -> None:
+    """A copy without manifests, or of another tool: its records are somebody's data."""
+    write(tmp_path / "c", items(3))
+    (path,) = (tmp_path / "c" / "records").glob("*.json")
+    path.unlink() if manifest is None else path.write_text(manifest)
+    with pytest.raises(UsageError, match="no import of this program made"):
+        write(tmp_path / "c", items(2))
+    assert len(Collection.open(tmp_path / "c")) == 3
+
+
+def test_an_import_of_nothing_but_bad_items_fails_and_names_them(
+    tmp_path: Path, write: Callable[..., ImportReport]
+) -> None:
+    broken = Item("a", "1", lambda: Record("a", ImageRef(b"no picture")))
+    with pytest.raises(ParagrainError, match=r"none of the 1 items .*a: not an image"):
+        write(tmp_path / "c", [broken])
+    assert '"id": "a"' in (tmp_path / "c" / "skipped.jsonl").read_text()

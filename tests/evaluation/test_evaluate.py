@@ -50,6 +50,7 @@ def test_a_result_file_says_what_was_measured(
     assert value["collection"]["fingerprint"] == world.fingerprint
     assert value["encoder"]["vision_fingerprint"] == encoder.vision_fingerprint
     assert value["encoder"]["text_fingerprint"] == encoder.text_fingerprint
+    assert value["protocol"]["text_field"] == "paragraph"
     assert value["protocol"]["token_budget"] == 40
     assert value["protocol"]["texts_cut"] == 20  # the letters of this vocabulary make long texts
     assert value["protocol"]["tokens_lost"] > 0
@@ -123,8 +124,9 @@ def test_what_cannot_be_evaluated_is_told_in_one_sentence(
 ) -> None:
     with pytest.raises(UsageError, match=r"no split 'nope'.*train, val, test, twins"):
         evaluate(world, encoder, split="nope", show=False)
-    with pytest.raises(UsageError, match="no texts called 'title'"):
-        evaluate(world, encoder, texts="title", show=False)
+    for field in ("title", "negatives"):
+        with pytest.raises(UsageError, match=f"by '{field}': choose from paragraph, captions"):
+            evaluate(world, encoder, texts=field, show=False)
     with pytest.raises(UsageError, match="513 tokens is more than"):
         evaluate(world, encoder, tokens=513, show=False)
     collection = small(tmp_path, [["a red star"], ["a blue circle"]])

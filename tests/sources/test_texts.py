@@ -351,3 +351,13 @@ def test_what_is_shown_is_valid() -> None:
     assert shown("naïve") == "naïve"
     assert shown("a\udcff") == "a\\udcff"
     assert text_problem("a\udcff") == "a text that is not valid Unicode"
+
+
+def test_the_first_caption_is_the_first_in_the_file(tmp_path: Path) -> None:
+    read = table(tmp_path, "t.csv", "file_name,alt,caption\na.jpg,first,second\n")
+    assert read.join({"a": "a.jpg"}) == {"a": {"captions": ["first", "second"]}}
+
+
+def test_a_column_twice_is_refused_since_one_would_be_lost(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="several columns called caption"):
+        table(tmp_path, "t.csv", "file_name,caption,Caption\na.jpg,b,c\n")

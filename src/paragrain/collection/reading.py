@@ -61,7 +61,7 @@ class Collection:
         """
         folder = Path(path)
         if not folder.is_dir():
-            raise ParagrainError(f"there is no folder {folder}: check the path of the collection")
+            raise UsageError(f"there is no folder {folder}: check the path of the collection")
         paths = sorted(p for p in folder.glob("records/*.parquet") if not p.name.startswith("."))
         info_path = folder / "collection.json"
         if not paths and not info_path.is_file():

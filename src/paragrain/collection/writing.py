@@ -143,6 +143,12 @@ def write_collection(
         Counter(split for _, shard in sorted(shards.items()) for _, _, split in shard["items"])
     )
     _write_skipped(folder, report.skipped)
+    if report.skipped and not report.splits:
+        first = f"{report.skipped[0][0]}: {report.skipped[0][1]}"
+        raise ParagrainError(
+            f"none of the {len(report.skipped):,} items of {name} can be imported ({first}): see "
+            f"{folder / 'skipped.jsonl'}"
+        )
     write_json(
         folder / "collection.json",
         {
@@ -184,9 +190,21 @@ def _finished_shards(folder: Path) -> dict[int, dict[str, Any]]:
             footer = pq.read_metadata(path.with_suffix(".parquet")).metadata or {}
         except (OSError, ValueError, pa.ArrowException):
             continue
-        if footer.get(b"paragrain.fingerprint") == manifest["fingerprint"].encode():
+        if _is_manifest(
+            manifest, footer.get(b"paragrain.fingerprint", b"").decode("ascii", "replace")
+        ):
             shards[int(path.stem.removeprefix("part-"))] = manifest
     return shards
+
+
+def _is_manifest(value: Any, fingerprint: str) -> bool:
+    """Whether a manifest has its form, and belongs to the Parquet file with that fingerprint."""
+    return (
+        isinstance(value, dict)
+        and value.get("fingerprint") == fingerprint
+        and isinstance(value.get("items"), list)
+        and all(isinstance(item, list) and len(item) == 3 for item in value["items"])
+    )
 
 
 def _refuse_another_data_set(
@@ -201,12 +219,37 @@ def _refuse_another_data_set(
         raise UsageError(
             f"{folder} holds other files and is no collection: choose a new or an empty folder"
         )
+    finished = {_parquet(folder, number) for number in shards}
+    others = [p for p in (folder / "records").glob("*.parquet") if p not in finished]
+    foreign = [path for path in others if _has_rows(path)]
+    if foreign and not _was_interrupted(folder):
+        raise UsageError(
+            f"{folder} holds records that no import of this program made ({foreign[0].name}): "
+            "choose another folder, or delete that one first"
+        )
     there = {id for manifest in shards.values() for id, _, _ in manifest["items"]}
     if there and there.isdisjoint(wanted):
         raise UsageError(
             f"{folder} holds a collection that shares no id with this import, which would empty "
             "it: choose another folder, or delete that one first"
         )
+
+
+def _has_rows(path: Path) -> bool:
+    """Whether a Parquet file is whole, and so may be somebody's data rather than a remain."""
+    try:
+        return bool(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _was_interrupted(folder: Path) -> bool:
+    """Whether the last import into `folder` was killed, and may have left unfinished shards."""
+    try:
+        info = read_json(folder / "collection.json")
+    except (OSError, ValueError):
+        return False
+    return isinstance(info, dict) and info.get("complete") is False
 
 
 def _clear_away_remains(folder: Path, shards: dict[int, dict[str, Any]]) -> None:

@@ -38,6 +38,7 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
             model.save_pretrained(temporary, state_dict=untied(model.state_dict()))
             for part in parts:
                 part.save_pretrained(temporary)
+        _share_as_others(temporary)
         if folder.exists():
             folder.rename(old)
         temporary.rename(folder)
@@ -49,6 +50,13 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
     finally:
         _recover(folder, old)
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _share_as_others(folder: Path) -> None:
+    """Give files the permissions that new files get; safetensors lets the owner alone read."""
+    usual = (folder / "config.json").stat().st_mode
+    for path in folder.iterdir():
+        path.chmod(usual)
 
 
 def _recover(folder: Path, old: Path) -> None:

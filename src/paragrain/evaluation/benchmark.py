@@ -13,6 +13,9 @@ from paragrain.retrieval import RetrievalScores, group_numbers, retrieval_scores
 
 DEFAULT_SPLIT = "test"
 
+RIGHT_FIELDS = ("paragraph", "captions", "description", "generated")
+"""The text fields that are meant to be true of their image: all but the negatives."""
+
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
@@ -61,7 +64,10 @@ class Benchmark:
             UsageError: there is no such split or field.
             ParagrainError: no image of the split has such a text.
         """
-        Record("").texts(texts)  # an unknown field is refused before anything is computed
+        if texts not in RIGHT_FIELDS:  # refused before anything is computed
+            raise UsageError(
+                f"images cannot be evaluated by {texts!r}: choose from {', '.join(RIGHT_FIELDS)}"
+            )
         embeddings = embed(collection, encoder, split=split, show=show)
         row_of = {id: row for row, id in enumerate(embeddings.ids)}
         records: list[Record] = []
@@ -176,7 +182,7 @@ def _place(collection: Collection, split: str | None) -> str:
 def fields_with_texts(
     collection: Collection,
     split: str | None,
-    fields: Sequence[str] = ("captions", "generated", "paragraph", "description"),
+    fields: Sequence[str] = RIGHT_FIELDS,
 ) -> list[str]:
     """Those of `fields` in which any record of the split has a text."""
     found: set[str] = set()

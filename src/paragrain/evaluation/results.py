@@ -65,7 +65,7 @@ def describe(
         },
         "protocol": {
             "name": "custom",
-            "texts": benchmark.text_field,
+            "text_field": benchmark.text_field,
             **tokens.summary(),
         },
         "images_failed": [list(failure) for failure in benchmark.failed],

@@ -7,7 +7,7 @@ from typing import Any
 from paragrain.collection import ImportReport, write_collection
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
-from paragrain.sources.photo import merged, photo_item
+from paragrain.sources.photo import check_split, merged, photo_item
 from paragrain.sources.texts import Values, read_texts, shown, text_problem
 
 Problems = list[tuple[str, str]]
@@ -48,6 +48,7 @@ def import_coco(
         UsageError: one of the paths does not hold what it should.
         ParagrainError: none of the images is there.
     """
+    check_split(split)
     if not images.is_dir():
         raise UsageError(f"there is no folder {images}: check the path of the images")
     table = None if texts is None else read_texts(texts)
@@ -56,6 +57,8 @@ def import_coco(
     files, values = _images(listed, problems)
     _add_captions(annotations, values, problems)
     present = _present(images, files, problems)
+    if not listed:
+        raise UsageError(f"{captions} lists no images: check the file")
     if not present:
         raise ParagrainError(
             f"none of the {len(listed):,} images listed in {captions} is in {images}: "

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from paragrain.collection import ImportReport, write_collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources.photo import merged, photo_item
+from paragrain.sources.photo import check_split, merged, photo_item
 from paragrain.sources.tables import read_text
 from paragrain.sources.texts import TextTable, Values, read_texts, shown, text_problem
 
@@ -69,8 +69,11 @@ def import_folder(
         UsageError: `folder` is no folder, or `out` is the same one, or `texts` cannot be used.
         ParagrainError: there are no pictures.
     """
+    check_split(split)
     if txt_field not in TXT_FIELDS:
-        raise UsageError(f"the .txt files cannot be {txt_field!r}: choose from {TXT_FIELDS}")
+        raise UsageError(
+            f"the .txt files cannot be {txt_field!r}: choose from {', '.join(TXT_FIELDS)}"
+        )
     table = None if texts is None else read_texts(texts)
     found = _walk(folder, out)
     if not found.images:

@@ -6,8 +6,19 @@ from pathlib import Path
 
 from paragrain.collection import ImageRef, Item, Record
 from paragrain.collection.record import LIST_FIELDS
+from paragrain.errors import UsageError
 from paragrain.images import content_hash
 from paragrain.sources.texts import Values
+
+
+def check_split(split: str) -> None:
+    """Refuse a split without a name.
+
+    Raises:
+        UsageError: the name is empty.
+    """
+    if not split.strip():
+        raise UsageError("a split needs a name, such as train: leave it out for that one")
 
 
 def photo_item(id: str, file: Path, path: str, values: Values) -> Item:

@@ -2,7 +2,7 @@
 
 import json
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -263,11 +263,11 @@ def _row(table: TextTable, line: int, cells: Mapping[str, Any], *, from_cells: b
         table.report(f"line {line}", "it names no image")
         return None
     problems: list[str] = []
-    for column, field_name in (TEXT_COLUMNS | OTHER_COLUMNS).items():
-        value = known.get(column)
-        if value is None or (from_cells and not value.strip()):
+    columns = TEXT_COLUMNS | OTHER_COLUMNS
+    for column, value in known.items():  # in the file's order: the first caption is the original
+        if column not in columns or value is None or (from_cells and not value.strip()):
             continue
-        _take(row.values, field_name, value, problems, from_cells=from_cells)
+        _take(row.values, columns[column], value, problems, from_cells=from_cells)
     for problem in problems:
         table.report(row.shown, f"line {line}: {problem}")
     if not row.values and not problems:
@@ -330,6 +330,9 @@ def _score(value: Any) -> int | None:
 
 def _check_columns(path: Path, columns: list[str]) -> None:
     names = [column.strip().lower() for column in columns]
+    repeated = [name for name, count in Counter(names).items() if name and count > 1]
+    if repeated:
+        raise UsageError(f"{path} has several columns called {repeated[0]}: rename all but one")
     for wanted, what in [
         ((*NAME_COLUMNS, *ID_COLUMNS), "names the image"),
         ((*TEXT_COLUMNS, *OTHER_COLUMNS), "holds text"),

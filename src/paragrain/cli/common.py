@@ -1,0 +1,51 @@
+"""What the verbs share: options, output as JSON or lines, exit codes."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from paragrain.errors import EXIT_SOME_FAILED
+
+SHOWN_FAILURES = 10
+
+CollectionArgument = Annotated[Path, typer.Argument(help="Folder of the collection.")]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="blip0 (ships with the package), a folder, or a Hugging Face Hub name.",
+    ),
+]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Such as cpu or cuda:1; by default a CUDA card if there is one.")
+]
+SplitOption = Annotated[str | None, typer.Option(help="Use this split only.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def tell(as_json: bool, value: Mapping[str, Any], lines: Sequence[str]) -> None:
+    """Print the outcome of a verb on standard output: one JSON object, or lines for people."""
+    if as_json:
+        # Names of files may hold bytes that are no text: as ASCII, JSON can say them all.
+        print(json.dumps(value, allow_nan=False))
+    else:
+        for line in lines:
+            print(line)
+
+
+def end(failed: Sequence[tuple[str, str]], *, named_in: str = "") -> None:
+    """Name on standard error what failed, and leave with exit code 3 if anything did."""
+    if not failed:
+        return
+    print(f"paragrain: {len(failed):,} skipped:", file=sys.stderr)
+    for identity, reason in failed[:SHOWN_FAILURES]:
+        print(f"  {identity}: {reason}", file=sys.stderr)
+    if len(failed) > SHOWN_FAILURES:
+        more = f"  and {len(failed) - SHOWN_FAILURES:,} more"
+        print(more + (f", named in {named_in}" if named_in else ""), file=sys.stderr)
+    raise typer.Exit(EXIT_SOME_FAILED)

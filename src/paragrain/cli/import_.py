@@ -1,0 +1,132 @@
+"""`paragrain import`: any data set as a collection."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paragrain.cli.common import JsonOption, end, tell
+
+if TYPE_CHECKING:
+    from paragrain.collection import ImportReport
+
+app = typer.Typer(
+    help="Make a collection from a folder of images, a data set, or the procedural world.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+OutArgument = Annotated[Path, typer.Argument(help="Folder of the collection to make or update.")]
+TextsOption = Annotated[
+    Path | None,
+    typer.Option(help="CSV, TSV or JSON lines with further texts, joined by id or file name."),
+]
+SplitNameOption = Annotated[str, typer.Option(help="Name of the split the records belong to.")]
+LicenceOption = Annotated[str | None, typer.Option(help="Licence of the data, to be kept with it.")]
+PixelsOption = Annotated[
+    int | None, typer.Option(min=1, help="Skip images of more pixels than this (100 million).")
+]
+
+
+@app.command()
+def folder(
+    images: Annotated[Path, typer.Argument(help="Folder with images, searched to any depth.")],
+    out: OutArgument,
+    texts: TextsOption = None,
+    txt_field: Annotated[
+        str,
+        typer.Option(help="What a .txt holds: captions (one a line), description or paragraph."),
+    ] = "captions",
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import a folder of images, with one .txt beside each or a table of texts.
+
+    Run it again after images came, went or changed: only those are done.
+
+    Example: `paragrain import folder ~/pictures --texts texts.csv photos`
+    """
+    from paragrain.sources import import_folder
+
+    report = import_folder(
+        images,
+        out,
+        texts=texts,
+        txt_field=txt_field,
+        split=split,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
+def coco(
+    images: Annotated[Path, typer.Option(help="Folder with the images.")],
+    captions: Annotated[Path, typer.Option(help="The captions_*.json of COCO, or of its layout.")],
+    out: OutArgument,
+    texts: TextsOption = None,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import COCO captions, or any data set in their layout.
+
+    Example: `paragrain import coco --images images --captions captions.json photos`
+    """
+    from paragrain.sources import import_coco
+
+    report = import_coco(
+        images,
+        captions,
+        out,
+        texts=texts,
+        split=split,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
+def scenes(
+    out: OutArgument,
+    size: Annotated[int, typer.Option(help="Number of training scenes.")] = 8000,
+    seed: Annotated[int, typer.Option(help="Decides every scene, picture and text.")] = 0,
+    pixels: Annotated[int, typer.Option(help="Side of the pictures.")] = 96,
+    json: JsonOption = False,
+) -> None:
+    """Draw a procedural world: pictures whose truth is known, with every kind of text.
+
+    Example: `paragrain import scenes --size 8000 --seed 0 world`
+    """
+    from paragrain.sources import import_scenes
+
+    _report(import_scenes(out, size=size, seed=seed, pixels=pixels, show=not json), json)
+
+
+def _report(report: "ImportReport", json: bool) -> None:
+    splits = ", ".join(f"{name} {count:,}" for name, count in report.splits.items())
+    tell(
+        json,
+        {
+            "folder": str(report.folder),
+            "written": report.written,
+            "kept": report.kept,
+            "removed": report.removed,
+            "skipped": [list(item) for item in report.skipped],
+            "splits": report.splits,
+            "notes": report.notes,
+        },
+        [
+            f"{report.folder}: {sum(report.splits.values()):,} records ({splits})",
+            f"{report.written:,} written, {report.kept:,} unchanged, {report.removed:,} removed",
+            *(f"note: {note}" for note in report.notes),
+        ],
+    )
+    end(report.skipped, named_in=str(report.folder / "skipped.jsonl"))

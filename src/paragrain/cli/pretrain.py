@@ -1,0 +1,48 @@
+"""`paragrain pretrain`: a tiny BLIP from nothing."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paragrain.cli.common import CollectionArgument, JsonOption, end, tell
+
+
+def pretrain(
+    collection: CollectionArgument,
+    out: Annotated[Path, typer.Option(help="Folder of the run; the model is OUT/checkpoint.")],
+    dense_steps: Annotated[
+        int, typer.Option(help="Steps of dense prediction of the scene graph.")
+    ] = 1200,
+    contrast_steps: Annotated[int, typer.Option(help="Steps of image-text contrast.")] = 2400,
+    batch_size: Annotated[int, typer.Option(help="Images a step.")] = 128,
+    seed: Annotated[int, typer.Option(help="Of weights, data order and picks.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train a tiny BLIP's two towers from fresh weights, on pictures and short texts.
+
+    This made BLIP0, the model that ships with the package. A killed run goes on where it was.
+
+    Example: `paragrain import scenes --size 40000 --seed 1000 world && paragrain pretrain world
+    --out runs/blip0`
+    """
+    from paragrain.collection import Collection
+    from paragrain.pretraining import pretrain as run
+
+    source = Collection.open(collection)
+    done = run(
+        source,
+        out,
+        dense_steps=dense_steps,
+        contrast_steps=contrast_steps,
+        batch_size=batch_size,
+        seed=seed,
+        show=not json,
+    )
+    checkpoint = done.folder / "checkpoint"
+    tell(
+        json,
+        {"checkpoint": str(checkpoint), "seconds": round(done.seconds), "failed": done.failed},
+        [f"{checkpoint}: a tiny BLIP, trained for {done.seconds / 60:.0f} minutes"],
+    )
+    end([*source.problems, *done.failed])

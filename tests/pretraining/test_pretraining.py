@@ -140,6 +140,30 @@ def test_each_picture_once_an_epoch() -> None:
     assert np.array_equal(steps[0], batch_of(0, images=10, batch_size=5, seed=1))
 
 
+def test_records_that_belong_together_stay_in_one_batch() -> None:
+    steps = [batch_of(step, images=10, batch_size=4, seed=1, block=2) for step in range(2)]
+    for batch in steps:
+        assert len(batch) == 4
+        assert (batch[0::2] + 1 == batch[1::2]).all()
+        assert (batch[0::2] % 2 == 0).all()
+    assert len(set(np.concatenate(steps))) == 8
+
+
+def test_it_goes_on_from_a_checkpoint(world: Collection, tmp_path: Path) -> None:
+    first = pretrain(world, tmp_path / "first", **QUICK)
+    start = str(first.folder / "checkpoint")
+    still = {**QUICK, "learning_rate": 1e-12, "dense_steps": 0, "contrast_steps": 1}
+    second = pretrain(world, tmp_path / "second", start=start, **still)
+    one, two = (load_encoder(run.folder / "checkpoint", "cpu") for run in (first, second))
+    assert one.tokenizer.get_vocab() == two.tokenizer.get_vocab()
+    for name, weight in one.model.state_dict().items():
+        assert torch.equal(weight, two.model.state_dict()[name]), name  # nothing moved but by 1e-12
+    moved = pretrain(world, tmp_path / "third", start=start, **{**still, "learning_rate": 1e-2})
+    three = load_encoder(moved.folder / "checkpoint", "cpu")
+    assert one.text_fingerprint != three.text_fingerprint
+    assert one.vision_fingerprint != three.vision_fingerprint
+
+
 def test_texts_are_drawn_anew_for_each_step_and_never_twice() -> None:
     own = [range(6), range(1)]
     first, second = (draw_texts(own, step, 2, seed=0) for step in (0, 1))

@@ -99,6 +99,9 @@ def scenes(
     size: Annotated[int, typer.Option(help="Number of training scenes.")] = 8000,
     seed: Annotated[int, typer.Option(help="Decides every scene, picture and text.")] = 0,
     pixels: Annotated[int, typer.Option(help="Side of the pictures.")] = 96,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Follow each training scene by a near-twin.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Draw a procedural world: pictures whose truth is known, with every kind of text.
@@ -107,7 +110,9 @@ def scenes(
     """
     from paragrain.sources import import_scenes
 
-    _report(import_scenes(out, size=size, seed=seed, pixels=pixels, show=not json), json)
+    _report(
+        import_scenes(out, size=size, seed=seed, pixels=pixels, pairs=pairs, show=not json), json
+    )
 
 
 def _report(report: "ImportReport", json: bool) -> None:

@@ -16,6 +16,14 @@ def pretrain(
     ] = 1200,
     contrast_steps: Annotated[int, typer.Option(help="Steps of image-text contrast.")] = 2400,
     batch_size: Annotated[int, typer.Option(help="Images a step.")] = 128,
+    learning_rate: Annotated[float, typer.Option(help="Largest rate.")] = 1e-3,
+    start: Annotated[str | None, typer.Option(help="Go on from this checkpoint.")] = None,
+    block: Annotated[
+        int, typer.Option(help="So many records that follow each other stay in one batch.")
+    ] = 1,
+    graph_weight: Annotated[
+        float, typer.Option(help="Weight of predicting the graph beside the contrast.")
+    ] = 0.1,
     seed: Annotated[int, typer.Option(help="Of weights, data order and picks.")] = 0,
     json: JsonOption = False,
 ) -> None:
@@ -36,6 +44,10 @@ def pretrain(
         dense_steps=dense_steps,
         contrast_steps=contrast_steps,
         batch_size=batch_size,
+        learning_rate=learning_rate,
+        start=start,
+        block=block,
+        graph_weight=graph_weight,
         seed=seed,
         show=not json,
     )

@@ -31,6 +31,12 @@ class PretrainConfig(BaseModel):
     graph_weight: float = Field(
         0.1, ge=0, description="weight of the graph prediction beside the contrast"
     )
+    start: str | None = Field(
+        None, description="go on from this checkpoint, with its size and vocabulary"
+    )
+    block: int = Field(
+        1, ge=1, description="so many records that follow each other stay in one batch, as twins do"
+    )
     size: TinySize = TinySize()
     save_minutes: float = Field(5.0, gt=0, description="how often state for resume is saved")
 

@@ -88,16 +88,18 @@ def normalised(pixels: np.ndarray, mean: Sequence[float], std: Sequence[float]) 
     )
 
 
-def batch_of(step: int, images: int, batch_size: int, seed: int) -> np.ndarray:
+def batch_of(step: int, images: int, batch_size: int, seed: int, block: int = 1) -> np.ndarray:
     """Rows of the batch of a step: each picture once an epoch, in an order from seed and epoch.
 
     The few that do not fill a batch at the end of an epoch are left to the next epochs' orders.
+    With `block` above 1, so many rows that follow each other always come together.
     """
-    batch_size = min(batch_size, images)
-    steps = images // batch_size
-    order = np.random.default_rng([seed, step // steps]).permutation(images)
-    start = step % steps * batch_size
-    return order[start : start + batch_size]
+    blocks = images // block
+    a_batch = min(max(1, batch_size // block), blocks)
+    steps = blocks // a_batch
+    order = np.random.default_rng([seed, step // steps]).permutation(blocks)
+    chosen = order[step % steps * a_batch :][:a_batch]
+    return (chosen[:, None] * block + np.arange(block)).ravel()
 
 
 def draw_texts(

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from paragrain.collection import Collection
 from paragrain.encoders.base import length_batches, pad
 from paragrain.encoders.blip import BlipEncoder
+from paragrain.encoders.loading import load_encoder
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_json, write_text
 from paragrain.pretraining.config import PretrainConfig, make_pretrain_config
@@ -72,8 +73,9 @@ def pretrain(
     """
     config = make_pretrain_config(settings)
     _claim(out, collection, config)
-    data = load_data(collection, "train", config.size.image_size, show=show)
-    run = _Pretraining(data, config, _vocabulary_texts(collection))
+    encoder = _begin(config, collection)
+    data = load_data(collection, "train", _side(encoder), show=show)
+    run = _Pretraining(data, config, encoder)
     log = MetricsLog(out / "metrics.jsonl")
     progress = load_progress(out / "last" / "state.safetensors", run.parameters, run.optimizer)
     log.trim(progress.step)
@@ -119,6 +121,24 @@ def _claim(out: Path, collection: Collection, config: PretrainConfig) -> None:
         raise UsageError(f"{out} holds a run with other settings or data: choose another --out")
 
 
+def _begin(config: PretrainConfig, collection: Collection) -> BlipEncoder:
+    """A fresh BLIP with a vocabulary for the collection, or the one to go on from."""
+    if config.start is not None:
+        encoder = load_encoder(config.start, "cpu").requires_grad_(True).train()
+        if not isinstance(encoder, BlipEncoder):
+            raise UsageError(f"{config.start} is no BLIP: pre-training goes on from one")
+        return encoder
+    tokenizer = build_tokenizer(_vocabulary_texts(collection))
+    model = new_blip(config.size, tokenizer, config.seed)
+    processor = new_processor(config.size, tokenizer)
+    return BlipEncoder(model, processor.image_processor, tokenizer, "pre-training")
+
+
+def _side(encoder: BlipEncoder) -> int:
+    """Side of the square pictures that an encoder takes, in pixels."""
+    return int(encoder.model.config.vision_config.image_size)
+
+
 def _vocabulary_texts(collection: Collection) -> list[str]:
     """Texts of every kind: as with BERT's vocabulary, words of long text have entries of their own.
 
@@ -136,26 +156,22 @@ def _vocabulary_texts(collection: Collection) -> list[str]:
 class _Pretraining:
     """Model, optimiser and data of one run; `step(n)` does the n-th step, whatever came before."""
 
-    def __init__(self, data: PretrainData, config: PretrainConfig, vocabulary: list[str]) -> None:
-        self.data, self.config = data, config
-        size = config.size
-        self.tokenizer = build_tokenizer(vocabulary)
-        self.model = new_blip(size, self.tokenizer, config.seed)
-        self.processor = new_processor(size, self.tokenizer)
-        self.encoder = BlipEncoder(
-            self.model, self.processor.image_processor, self.tokenizer, "pre-training"
-        )
-        self.token_ids = [self.encoder.token_ids(own) for own in data.texts]
+    def __init__(self, data: PretrainData, config: PretrainConfig, encoder: BlipEncoder) -> None:
+        self.data, self.config, self.encoder = data, config, encoder
+        self.model = encoder.model
+        self.token_ids = [encoder.token_ids(own) for own in data.texts]
+        vision = self.model.config.vision_config
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            self.head = GraphHead(size.width, size.vector_width, size.image_size // size.patch_size)
+            self.head = GraphHead(
+                vision.hidden_size, encoder.dim, vision.image_size // vision.patch_size
+            )
         self.log_temperature = nn.Parameter(torch.tensor(math.log(0.07)))
         self.dense_steps = config.dense_steps if data.scenes else 0
         self.steps = self.dense_steps + config.contrast_steps
         self.targets = graph_targets(data.scenes) if data.scenes else None
-        vision = {n: p for n, p in self.model.named_parameters() if n.startswith("vision")}
         self.parameters: dict[str, nn.Parameter] = {
-            **vision,
+            **{n: p for n, p in self.model.named_parameters() if n.startswith("vision")},
             **self.encoder.text_parameters(),
             **{f"graph_head.{name}": p for name, p in self.head.named_parameters()},
             "log_temperature": self.log_temperature,
@@ -171,7 +187,8 @@ class _Pretraining:
     def step(self, step: int) -> dict[str, Any]:
         """Train on the batch of `step`; returns what the log says about it."""
         dense = step < self.dense_steps
-        batch = batch_of(step, len(self.data), self.config.batch_size, self.config.seed)
+        config = self.config
+        batch = batch_of(step, len(self.data), config.batch_size, config.seed, config.block)
         states, vectors = self._see(batch)
         graph = self._graph_loss(states, vectors, batch) if self.targets else None
         if dense:
@@ -200,7 +217,7 @@ class _Pretraining:
 
     def _see(self, batch: np.ndarray) -> tuple[Tensor, Tensor]:
         """Hidden states `[B, 1 + P, W]` and unit vectors `[B, D]` of the pictures of a batch."""
-        settings = self.processor.image_processor
+        settings = self.encoder.image_processor
         pixels = normalised(self.data.pixels[batch], settings.image_mean, settings.image_std)
         states = self.model.vision_model(pixel_values=pixels).last_hidden_state
         return states, F.normalize(self.model.vision_proj(states[:, 0]), dim=-1)

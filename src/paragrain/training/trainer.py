@@ -157,7 +157,8 @@ class _Trainer:
             self.log.trim(self.progress.step)
         notes = self._notes()
         if show:
-            print(f"training {self.recipe.name} into {self.run.folder}", file=sys.stderr)
+            at = f", going on after step {self.progress.step:,}" if self.progress.step else ""
+            print(f"training {self.recipe.name} into {self.run.folder}{at}", file=sys.stderr)
             for note in notes:
                 print(f"note: {note}", file=sys.stderr)
 

@@ -79,8 +79,18 @@ def test_a_larger_world_begins_as_the_smaller_one() -> None:
 
 
 def test_twins_come_in_pairs() -> None:
-    scenes = [scene for _, scene in scenes_of("twins", 20, seed=0)]
+    scenes = [scene for _, scene in scenes_of("twins", 20, seed=0, paired=True)]
     for one, other in zip(scenes[::2], scenes[1::2], strict=True):
+        assert one != other
+        assert one.look == other.look
+
+
+def test_training_scenes_can_be_paired_too(tmp_path: Path) -> None:
+    import_scenes(tmp_path / "w", size=8, seed=3, pairs=True, show=False)
+    graphs = [
+        Scene.from_json(r.graph or "") for r in Collection.open(tmp_path / "w").records("train")
+    ]
+    for one, other in zip(graphs[::2], graphs[1::2], strict=True):
         assert one != other
         assert one.look == other.look
 

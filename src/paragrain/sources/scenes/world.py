@@ -30,14 +30,15 @@ def split_sizes(size: int) -> dict[str, int]:
     return {"train": size, "val": test // 2, "test": test, "twins": test}
 
 
-def scenes_of(split: str, count: int, seed: int) -> Iterator[tuple[str, Scene]]:
+def scenes_of(
+    split: str, count: int, seed: int, *, paired: bool = False
+) -> Iterator[tuple[str, Scene]]:
     """The first `count` scenes of a split, with their ids; any number gives the same beginning.
 
-    In the split `twins` each scene is followed by its near-twin, which differs in one late-told
+    Where they are paired, each scene is followed by its near-twin, which differs in one late-told
     fact (see `near_twin`).
     """
     for index in range(count):
-        paired = split == "twins"
         rng = random.Random(f"scene {seed} {split} {index // 2 if paired else index}")
         scene = sample_scene(rng)
         if paired and index % 2:
@@ -70,7 +71,13 @@ def write_record(identity: str, scene: Scene, split: str, pixels: int = PIXELS) 
 
 
 def import_scenes(
-    out: Path, *, size: int = 8000, seed: int = 0, pixels: int = PIXELS, show: bool = True
+    out: Path,
+    *,
+    size: int = 8000,
+    seed: int = 0,
+    pixels: int = PIXELS,
+    pairs: bool = False,
+    show: bool = True,
 ) -> ImportReport:
     """Write a world of `size` training scenes, with validation, test and near-twin splits.
 
@@ -79,6 +86,8 @@ def import_scenes(
         size: number of training scenes; the other splits follow from it (`split_sizes`).
         seed: decides everything; two seeds share no scene.
         pixels: side of the pictures, a multiple of 3, at least 96.
+        pairs: let each second scene of the training split be a near-twin of the one before it, as
+            they are in the split `twins` always.
         show: whether to show progress.
 
     Raises:
@@ -90,11 +99,13 @@ def import_scenes(
         raise UsageError(
             f"pictures are a multiple of 3 and at least {PIXELS} px wide, not {pixels}"
         )
-    stamp = f"scenes {VERSION} {pixels}"
+    stamp = f"scenes {VERSION} {pixels}{' pairs' if pairs else ''}"
     items = (
         Item(identity, stamp, partial(write_record, identity, scene, split, pixels), trusted=True)
         for split, count in split_sizes(size).items()
-        for identity, scene in scenes_of(split, count, seed)
+        for identity, scene in scenes_of(
+            split, count, seed, paired=split == "twins" or (pairs and split == "train")
+        )
     )
     return write_collection(
         out, items, name=f"scenes (seed {seed})", source="scenes", licence="CC0-1.0", show=show

@@ -1,0 +1,31 @@
+"""The benchmarks run, at toy size: a command that nobody runs is soon broken."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["gpu.py"],
+        ["gpu.py", "--small"],
+        ["ranks.py", "--images", "256", "--texts", "512", "--repeats", "2"],
+        ["text_encoding.py", "--repeats", "1"],
+        ["training_step.py", "--repeats", "1"],
+    ],
+    ids=" ".join,
+)
+def test_it_runs_and_prints_a_table(command: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / command[0], *command[1:]],
+        capture_output=True, text=True, check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

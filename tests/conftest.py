@@ -2,12 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
+
+if TYPE_CHECKING:
+    from paragrain.collection import Collection
+    from paragrain.encoders import ImageTextEncoder
 
 
 @pytest.fixture(scope="session")
@@ -73,3 +78,22 @@ def make_random_blip(folder: Path, *, seed: int = 0, width: int = 32, image_size
 def random_blip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny BLIP of random weights (16-wide vectors, 32 px, 512 positions)."""
     return make_random_blip(tmp_path_factory.mktemp("models") / "random-blip")
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> "Collection":
+    """A small procedural world: 30 training scenes, 20 each to test on and as twins."""
+    from paragrain.collection import Collection
+    from paragrain.sources.scenes import import_scenes
+
+    folder = tmp_path_factory.mktemp("worlds") / "world"
+    import_scenes(folder, size=30, seed=1, show=False)
+    return Collection.open(folder)
+
+
+@pytest.fixture(scope="session")
+def encoder(random_blip: Path) -> "ImageTextEncoder":
+    """The tiny random BLIP on the CPU, which nothing may change."""
+    from paragrain.encoders import load_encoder
+
+    return load_encoder(random_blip, "cpu")

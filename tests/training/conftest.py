@@ -64,14 +64,6 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     return write(tmp_path_factory.mktemp("collections") / "shapes", records)
 
 
-@pytest.fixture(scope="session")
-def encoder(random_blip: Path):
-    """The tiny random BLIP, which nothing may change."""
-    from paragrain.encoders.loading import load_encoder
-
-    return load_encoder(random_blip, device="cpu")
-
-
 @pytest.fixture
 def dropout_model(encoder):
     """A trainable copy of the encoder in training mode with a dropout of 0.2 everywhere."""

@@ -99,9 +99,9 @@ def scenes(
     size: Annotated[int, typer.Option(help="Number of training scenes.")] = 8000,
     seed: Annotated[int, typer.Option(help="Decides every scene, picture and text.")] = 0,
     pixels: Annotated[int, typer.Option(help="Side of the pictures.")] = 96,
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Follow each training scene by a near-twin.")
-    ] = False,
+    family: Annotated[
+        int, typer.Option(help="Scenes in a row that differ in one fact; 1 for unrelated ones.")
+    ] = 8,
     json: JsonOption = False,
 ) -> None:
     """Draw a procedural world: pictures whose truth is known, with every kind of text.
@@ -111,7 +111,7 @@ def scenes(
     from paragrain.sources import import_scenes
 
     _report(
-        import_scenes(out, size=size, seed=seed, pixels=pixels, pairs=pairs, show=not json), json
+        import_scenes(out, size=size, seed=seed, pixels=pixels, family=family, show=not json), json
     )
 
 

@@ -31,8 +31,8 @@ def pretrain(
 
     This made BLIP0, the model that ships with the package. A killed run goes on where it was.
 
-    Example: `paragrain import scenes --size 40000 --seed 1000 world && paragrain pretrain world
-    --out runs/blip0`
+    Example: `paragrain import scenes --size 40000 --seed 1000 --family 1 world && paragrain
+    pretrain world --out runs/first`
     """
     from paragrain.collection import Collection
     from paragrain.pretraining import pretrain as run

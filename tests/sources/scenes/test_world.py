@@ -78,15 +78,15 @@ def test_a_larger_world_begins_as_the_smaller_one() -> None:
     assert large[:5] == small
 
 
-def test_twins_come_in_pairs() -> None:
-    scenes = [scene for _, scene in scenes_of("twins", 20, seed=0, paired=True)]
+def test_a_family_of_two_is_a_pair() -> None:
+    scenes = [scene for _, scene in scenes_of("twins", 20, seed=0, family=2)]
     for one, other in zip(scenes[::2], scenes[1::2], strict=True):
         assert one != other
         assert one.look == other.look
 
 
-def test_training_scenes_can_be_paired_too(tmp_path: Path) -> None:
-    import_scenes(tmp_path / "w", size=8, seed=3, pairs=True, show=False)
+def test_training_scenes_come_in_families(tmp_path: Path) -> None:
+    import_scenes(tmp_path / "w", size=8, seed=3, family=2, show=False)
     graphs = [
         Scene.from_json(r.graph or "") for r in Collection.open(tmp_path / "w").records("train")
     ]

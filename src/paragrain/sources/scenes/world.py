@@ -17,6 +17,9 @@ from paragrain.sources.scenes.language import (
 )
 from paragrain.sources.scenes.render import PIXELS, png
 
+FAMILY = 8
+"""Scenes of a family: without near-twins, the bag of its objects would identify every scene."""
+
 VERSION = 1  # raised whenever the same seed would give another picture or text
 
 
@@ -30,20 +33,20 @@ def split_sizes(size: int) -> dict[str, int]:
     return {"train": size, "val": test // 2, "test": test, "twins": test}
 
 
-def scenes_of(
-    split: str, count: int, seed: int, *, paired: bool = False
-) -> Iterator[tuple[str, Scene]]:
+def scenes_of(split: str, count: int, seed: int, *, family: int = 1) -> Iterator[tuple[str, Scene]]:
     """The first `count` scenes of a split, with their ids; any number gives the same beginning.
 
-    Where they are paired, each scene is followed by its near-twin, which differs in one late-told
-    fact (see `near_twin`).
+    Scenes come in families of `family` that follow each other: the first is drawn at random, and
+    each of the others differs from it in one late-told fact (see `near_twin`).
     """
     for index in range(count):
-        rng = random.Random(f"scene {seed} {split} {index // 2 if paired else index}")
-        scene = sample_scene(rng)
-        if paired and index % 2:
-            scene, _ = near_twin(scene, rng)
-        yield f"s{seed}-{split}-{index:06d}", scene
+        rng = random.Random(f"scene {seed} {split} {index // family}")
+        members = [sample_scene(rng)]
+        while len(members) <= index % family:
+            twin, _ = near_twin(members[0], rng)
+            if twin not in members:
+                members.append(twin)
+        yield f"s{seed}-{split}-{index:06d}", members[-1]
 
 
 def write_record(identity: str, scene: Scene, split: str, pixels: int = PIXELS) -> Record:
@@ -76,7 +79,7 @@ def import_scenes(
     size: int = 8000,
     seed: int = 0,
     pixels: int = PIXELS,
-    pairs: bool = False,
+    family: int = FAMILY,
     show: bool = True,
 ) -> ImportReport:
     """Write a world of `size` training scenes, with validation, test and near-twin splits.
@@ -86,8 +89,8 @@ def import_scenes(
         size: number of training scenes; the other splits follow from it (`split_sizes`).
         seed: decides everything; two seeds share no scene.
         pixels: side of the pictures, a multiple of 3, at least 96.
-        pairs: let each second scene of the training split be a near-twin of the one before it, as
-            they are in the split `twins` always.
+        family: so many scenes in a row are near-twins, as the photographs of one series are; in
+            the split `test` they are all unrelated.
         show: whether to show progress.
 
     Raises:
@@ -95,16 +98,18 @@ def import_scenes(
     """
     if size < 1:
         raise UsageError(f"a world needs at least one training scene, not {size}")
+    if family < 1:
+        raise UsageError(f"a family has one scene or more, not {family}")
     if pixels < PIXELS or pixels % 3:
         raise UsageError(
             f"pictures are a multiple of 3 and at least {PIXELS} px wide, not {pixels}"
         )
-    stamp = f"scenes {VERSION} {pixels}{' pairs' if pairs else ''}"
+    stamp = f"scenes {VERSION} {pixels} {family}"
     items = (
         Item(identity, stamp, partial(write_record, identity, scene, split, pixels), trusted=True)
         for split, count in split_sizes(size).items()
         for identity, scene in scenes_of(
-            split, count, seed, paired=split == "twins" or (pairs and split == "train")
+            split, count, seed, family=1 if split == "test" else family
         )
     )
     return write_collection(

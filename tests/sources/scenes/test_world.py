@@ -95,6 +95,24 @@ def test_training_scenes_come_in_families(tmp_path: Path) -> None:
         assert one.look == other.look
 
 
+def test_members_of_a_family_are_different_and_one_fact_from_the_first() -> None:
+    scenes = [scene for _, scene in scenes_of("train", 24, seed=0, family=8)]
+    for start in range(0, 24, 8):
+        first, *others = scenes[start : start + 8]
+        assert len({first, *others}) == 8
+        for other in others:
+            changed = sum(a != b for a, b in zip(first.things, other.things, strict=True))
+            assert changed in (1, 2)  # two where a pair has swapped places
+            assert (other.background, other.look) == (first.background, first.look)
+
+
+def test_the_split_test_holds_unrelated_scenes(world: Collection) -> None:
+    looks = [Scene.from_json(record.graph or "").look for record in world.records("test")]
+    assert len(set(looks)) == len(looks)
+    looks = [Scene.from_json(record.graph or "").look for record in world.records("twins")]
+    assert len(set(looks)) == 3  # twenty scenes in families of eight
+
+
 def test_twins_look_alike_but_not_the_same() -> None:
     rng = random.Random(5)
     for _ in range(50):
@@ -128,6 +146,8 @@ def test_every_shape_size_and_pattern_looks_different() -> None:
 def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="at least one"):
         import_scenes(tmp_path / "w", size=0)
+    with pytest.raises(UsageError, match="one scene or more"):
+        import_scenes(tmp_path / "w", family=0)
     with pytest.raises(UsageError, match="multiple of 3"):
         import_scenes(tmp_path / "w", pixels=100)
 

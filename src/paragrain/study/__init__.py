@@ -1,0 +1,1 @@
+"""Studies: many runs, one report; for now the demo."""

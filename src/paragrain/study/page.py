@@ -1,0 +1,120 @@
+"""Self-contained HTML pages: no network, light and dark, readable on a phone, all text escaped."""
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c1e21; --dim: #5f6670; --paper: #fdfdfb; --line: #d9dbd6;
+  --mark: #0b6e99; --soft: #eef4f6; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e6e3; --dim: #a0a5ab; --paper: #17191b; --line: #3a3e42; --mark: #6cc0e5;
+    --soft: #22292d; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
+  color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.7rem; line-height: 1.2; } h2 { margin-top: 2.5rem; font-size: 1.25rem; }
+p.dim, figcaption { color: var(--dim); font-size: .9rem; margin: .4rem 0; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; min-width: 100%; }
+th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
+  font-variant-numeric: tabular-nums; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; } td.best { font-weight: 700; }
+figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; background: #fff;
+  border-radius: .4rem; }
+blockquote { margin: 0 0 .8rem; padding: .6rem 1rem; border-left: 3px solid var(--mark);
+  background: var(--soft); }
+.row { display: grid; grid-template-columns: repeat(5, minmax(0, 7rem)); gap: .4rem;
+  margin: .3rem 0 .8rem; } .row > b { grid-column: 1 / -1; }
+.row img { width: 100%; aspect-ratio: 1; border-radius: .3rem; border: 3px solid transparent;
+  object-fit: contain; } .row img.right { border-color: #009e73; }
+code { background: var(--soft); padding: .1rem .3rem; border-radius: .2rem;
+  overflow-wrap: anywhere; }
+"""
+
+# Okabe and Ito's colours, which the colour-blind can tell apart, from dark to light.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+
+
+def text(value: object) -> str:
+    """`value` as HTML text."""
+    return html.escape(str(value))
+
+
+def page(title: str, *parts: str) -> str:
+    """A whole page from parts that are HTML already."""
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{text(title)}</title><style>{STYLE}</style></head><body>"
+        f"<h1>{text(title)}</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
+    )
+
+
+def paragraph(value: object, *, dim: bool = False) -> str:
+    """A paragraph of text."""
+    return f"<p{' class=dim' if dim else ''}>{text(value)}</p>"
+
+
+def heading(value: object) -> str:
+    """A section's heading."""
+    return f"<h2>{text(value)}</h2>"
+
+
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], caption: str, *, mark_best: bool = False
+) -> str:
+    """A table; with `mark_best`, the largest number of each column is bold."""
+    columns = list(zip(*rows, strict=True))
+    best = [max((v for v in column if isinstance(v, float)), default=None) for column in columns]
+
+    def cell(value: object, column: int) -> str:
+        shown = f"{value:.1f}" if isinstance(value, float) else text(value)
+        is_best = mark_best and isinstance(value, float) and value == best[column]
+        return f"<td{' class=best' if is_best else ''}>{shown}</td>"
+
+    body = "".join(
+        "<tr>" + "".join(cell(value, column) for column, value in enumerate(row)) + "</tr>"
+        for row in rows
+    )
+    header = "".join(f"<th>{text(name)}</th>" for name in head)
+    return (
+        f"<div class=wide><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+        f"</div>{paragraph(caption, dim=True)}"
+    )
+
+
+def figure(drawing: "Figure", caption: str) -> str:
+    """A matplotlib figure as inline SVG."""
+    buffer = io.StringIO()
+    drawing.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    svg = buffer.getvalue()
+    return f"<figure>{svg[svg.index('<svg') :]}<figcaption>{text(caption)}</figcaption></figure>"
+
+
+def picture(data: bytes, media_type: str, alt: str, *, right: bool = False) -> str:
+    """An image inside the page; `right` frames it in green."""
+    source = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+    mark = " class=right" if right else ""
+    return f'<img{mark} src="{source}" alt="{text(alt)}" title="{text(alt)}">'
+
+
+def curves(budgets: Sequence[int], lines: dict[str, Sequence[float]], *, title: str) -> "Figure":
+    """Recall@1 in percent against the token budget, one line a model."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(6.4, 3.8))
+    axes = drawing.subplots()
+    for (name, values), colour in zip(lines.items(), COLOURS, strict=False):
+        axes.plot(budgets, values, marker="o", color=colour, label=name)
+    axes.set_xlabel("tokens read of each text")
+    axes.set_ylabel("Recall@1, %")
+    axes.set_title(title, fontsize=11)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    return drawing

@@ -4,12 +4,12 @@ import random
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.evaluation import Benchmark, Result, sweep_benchmark
-from paragrain.files import write_json, write_text
+from paragrain.files import replacing, write_json, write_text
 from paragrain.images import media_type
 from paragrain.progress import progress_bar
 from paragrain.search import search
@@ -17,6 +17,9 @@ from paragrain.sources import import_scenes
 from paragrain.sources.scenes.world import FAMILY
 from paragrain.study import page
 from paragrain.training import train
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SIZE = 4000
 RECIPES = ("c1", "c4", "c5")
@@ -106,7 +109,7 @@ def run_demo(out: Path, *, seed: int = 0, size: int = SIZE, show: bool = True) -
     """Run the demo in the folder `out`; what is there already from a killed run is kept.
 
     Args:
-        out: gets `world/`, `runs/`, `results.json` and `report.html`.
+        out: gets `world/`, `runs/`, `results.json`, `report.html` and `truncation.svg`.
         seed: of the world, the data order and the random picks.
         size: number of training scenes.
         show: whether to show progress.
@@ -133,6 +136,8 @@ def run_demo(out: Path, *, seed: int = 0, size: int = SIZE, show: bool = True) -
     clock.lap("evaluation")
     result = DemoResult(seed, scores, curves, out / "report.html", seconds)
     write_text(result.report, _report(result, world, models))
+    with replacing(out / "truncation.svg") as figure:
+        _truncation(curves, "text to image").savefig(figure, format="svg", bbox_inches="tight")
     clock.lap("report")
     write_json(out / "results.json", result.as_dict())
     return result
@@ -181,6 +186,12 @@ def _curves(
     return curves
 
 
+def _truncation(curves: dict[str, dict[str, list[float]]], direction: str) -> "Figure":
+    """Recall against the number of tokens that are read, one line a model."""
+    lines = {model: curve[direction] for model, curve in curves.items()}
+    return page.curves(BUDGETS, lines, title=f"Paragraphs cut short, {direction}")
+
+
 # --- The page ---------------------------------------------------------------------------------
 
 
@@ -210,11 +221,7 @@ def _report(result: DemoResult, world: Collection, models: dict[str, ImageTextEn
         page.heading("How much of a text is read?"),
         *(
             page.figure(
-                page.curves(
-                    BUDGETS,
-                    {model: curve[direction] for model, curve in result.curves.items()},
-                    title=f"Paragraphs cut short, {direction}",
-                ),
+                _truncation(result.curves, direction),
                 f"Recall@1, {direction}, when only the first tokens of each paragraph are read "
                 "(split twins, 128 tokens hold nearly all of every paragraph).",
             )

@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def picture(data: bytes, media_type: str, alt: str, *, right: bool = False) -> s
     return f'<img{mark} src="{source}" alt="{text(alt)}" title="{text(alt)}">'
 
 
-def curves(budgets: Sequence[int], lines: dict[str, Sequence[float]], *, title: str) -> "Figure":
+def curves(budgets: Sequence[int], lines: Mapping[str, Sequence[float]], *, title: str) -> "Figure":
     """Recall@1 in percent against the token budget, one line a model."""
     from matplotlib.figure import Figure
 

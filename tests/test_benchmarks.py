@@ -16,9 +16,9 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
     [
         ["gpu.py"],
         ["gpu.py", "--small"],
-        ["ranks.py", "--images", "256", "--texts", "512", "--repeats", "2"],
-        ["text_encoding.py", "--repeats", "1"],
-        ["training_step.py", "--repeats", "1"],
+        ["ranks.py", "--images", "256", "--texts", "512", "--rounds", "2"],
+        ["text_encoding.py", "--texts", "50", "--repeats", "1"],
+        ["training_step.py", "--batch", "8", "--repeats", "1"],
     ],
     ids=" ".join,
 )

@@ -143,6 +143,17 @@ def embed(
     )
 
 
+def none_embedded(
+    collection: Collection, split: str | None, failed: Sequence[tuple[str, str]]
+) -> ParagrainError:
+    """The error of a split of which no image can be used."""
+    why = f" ({failed[0][0]}: {failed[0][1]})" if failed else ""
+    place = f"the split {split!r} of {collection.folder}" if split else str(collection.folder)
+    return ParagrainError(
+        f"none of the {len(failed):,} images of {place} can be used{why}: import them again"
+    )
+
+
 # --- Which images, and their bytes ------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from paragrain.collection import Collection, Record
-from paragrain.embeddings import embed
+from paragrain.embeddings import embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.retrieval import RetrievalScores, group_numbers, retrieval_scores
@@ -162,17 +162,6 @@ def groups_of(records: Sequence[Record], contents: Sequence[str]) -> np.ndarray:
         if record.group:
             parent[root(name)] = root(f"group {record.group}")
     return group_numbers([root(name) for name in names])
-
-
-def none_embedded(
-    collection: Collection, split: str | None, failed: Sequence[tuple[str, str]]
-) -> ParagrainError:
-    """The error of a split of which no image can be used."""
-    why = f" ({failed[0][0]}: {failed[0][1]})" if failed else ""
-    return ParagrainError(
-        f"none of the {len(failed):,} images of {_place(collection, split)} can be used{why}: "
-        "import them again"
-    )
 
 
 def _place(collection: Collection, split: str | None) -> str:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paragrain.collection import Collection
-from paragrain.embeddings import embed
+from paragrain.embeddings import embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, encode_tokens
 from paragrain.errors import UsageError
-from paragrain.evaluation.benchmark import none_embedded
 from paragrain.retrieval import top_k
 
 

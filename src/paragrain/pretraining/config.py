@@ -1,4 +1,4 @@
-"""The settings of pre-training; the defaults made BLIP0, the model that ships with the package."""
+"""The settings of pre-training; the defaults made the first of BLIP0's two sittings."""
 
 from typing import Any
 

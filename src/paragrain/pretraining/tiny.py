@@ -16,7 +16,7 @@ INITIALIZER_RANGE = 0.02
 
 @dataclass(frozen=True)
 class TinySize:
-    """Sizes of a small BLIP; the defaults are BLIP0's (2.6 M parameters)."""
+    """Sizes of a small BLIP; the defaults are BLIP0's (2.8 M parameters)."""
 
     width: int = 160
     heads: int = 5

@@ -134,7 +134,7 @@ def _inside(shape: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArr
     if shape == "star":
         angle = np.arctan2(x, -y)
         wedge = np.abs((angle / (2 * np.pi / 5) + 0.5) % 1 - 0.5) * 2 * np.pi / 5
-        return np.sqrt(r2) * np.cos(wedge - 0.0) + np.sqrt(r2) * np.sin(wedge) * 1.35 < 1.0
+        return np.sqrt(r2) * np.cos(wedge) + np.sqrt(r2) * np.sin(wedge) * 1.35 < 1.0
     if shape == "cross":
         a, b = np.abs(x), np.abs(y)
         return ((a < 0.32) & (b < 0.95)) | ((b < 0.32) & (a < 0.95))

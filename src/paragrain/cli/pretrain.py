@@ -29,8 +29,8 @@ def pretrain(
 ) -> None:
     """Train a tiny BLIP's two towers from fresh weights, on pictures and short texts.
 
-    BLIP0, which ships with the package, was made by this (the README has the two commands). A killed
-    run goes on where it was.
+    BLIP0, which ships with the package, was made by this; the README has the two commands. A
+    killed run goes on where it was.
 
     Example: `paragrain import scenes --size 40000 --seed 1000 --family 1 world && paragrain
     pretrain world --out runs/first`

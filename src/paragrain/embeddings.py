@@ -148,9 +148,9 @@ def none_embedded(
 ) -> ParagrainError:
     """The error of a split of which no image can be used."""
     why = f" ({failed[0][0]}: {failed[0][1]})" if failed else ""
-    place = f"the split {split!r} of {collection.folder}" if split else str(collection.folder)
     return ParagrainError(
-        f"none of the {len(failed):,} images of {place} can be used{why}: import them again"
+        f"none of the {len(failed):,} images of {collection.place(split)} can be used{why}: "
+        "import them again"
     )
 
 

@@ -221,6 +221,10 @@ class Collection:
         total = combined(digests).to_bytes(16, "big")
         return blake2b(total, digest_size=16).hexdigest()
 
+    def place(self, split: str | None) -> str:
+        """The collection, or a split of it, as error messages name it."""
+        return str(self.folder) if split is None else f"the split {split!r} of {self.folder}"
+
     def _check_split(self, split: str | None) -> None:
         if split is not None and split not in self.splits:
             raise UsageError(

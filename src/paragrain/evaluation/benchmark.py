@@ -69,6 +69,8 @@ class Benchmark:
                 f"images cannot be evaluated by {texts!r}: choose from {', '.join(RIGHT_FIELDS)}"
             )
         embeddings = embed(collection, encoder, split=split, show=show)
+        if not embeddings.ids:
+            raise none_embedded(collection, split, embeddings.failed)
         row_of = {id: row for row, id in enumerate(embeddings.ids)}
         records: list[Record] = []
         found: list[str] = []
@@ -84,12 +86,10 @@ class Benchmark:
                     text_image.append(row_of[record.id])
                 else:
                     empty += 1
-        if not embeddings.ids:
-            raise none_embedded(collection, split, embeddings.failed)
         if not found:
             have = fields_with_texts(collection, split)
             raise ParagrainError(
-                f"no image of {_place(collection, split)} has a text in {texts!r}: "
+                f"no image of {collection.place(split)} has a text in {texts!r}: "
                 + (f"evaluate on {', '.join(have)}" if have else "import texts first")
             )
         return cls(
@@ -162,10 +162,6 @@ def groups_of(records: Sequence[Record], contents: Sequence[str]) -> np.ndarray:
         if record.group:
             parent[root(name)] = root(f"group {record.group}")
     return group_numbers([root(name) for name in names])
-
-
-def _place(collection: Collection, split: str | None) -> str:
-    return f"the split {split!r} of {collection.folder}" if split else str(collection.folder)
 
 
 def fields_with_texts(

@@ -71,7 +71,7 @@ def load_data(collection: Collection, split: str, side: int, *, show: bool = Tru
             graphs.append(record.graph)
     if len(texts) < 2:
         raise ParagrainError(
-            f"the split {split!r} of {collection.folder} has {len(texts)} pictures with short "
+            f"{collection.place(split)} has {len(texts)} pictures with short "
             "texts: pre-training needs two or more"
         )
     scenes = [Scene.from_json(graph) for graph in graphs if graph is not None]

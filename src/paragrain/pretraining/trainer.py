@@ -31,7 +31,7 @@ from paragrain.pretraining.tiny import build_tokenizer, new_blip, new_processor
 from paragrain.progress import progress_bar
 from paragrain.training.checkpoints import MetricsLog, load_progress, save_progress
 from paragrain.training.losses import contrastive_loss
-from paragrain.training.optimisation import decays
+from paragrain.training.optimisation import decay_groups
 
 TEXT_PASS_TOKENS = 2048
 """Tokens of one forward pass of the text tower: short texts in batches of similar length."""
@@ -176,12 +176,7 @@ class _Pretraining:
             **{f"graph_head.{name}": p for name, p in self.head.named_parameters()},
             "log_temperature": self.log_temperature,
         }
-        decayed = [p for name, p in self.parameters.items() if decays(name, p)]
-        plain = [p for name, p in self.parameters.items() if not decays(name, p)]
-        groups = [
-            {"params": decayed, "weight_decay": config.weight_decay},
-            {"params": plain, "weight_decay": 0.0},
-        ]
+        groups = decay_groups(self.parameters, config.weight_decay)
         self.optimizer = torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
 
     def step(self, step: int) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class TrainingSet:
                 rows.append(row_of[record.id])
         if len(records) < 2:
             raise ParagrainError(
-                f"the split {split!r} of {collection.folder} has {len(records)} of "
+                f"{collection.place(split)} has {len(records)} of "
                 f"{report['images']} images with a vector and a text for the recipe "
                 f"{recipe.name} (fields: {', '.join(recipe.fields)}), and contrast needs at least "
                 "two: add texts or use another recipe"
@@ -89,7 +89,7 @@ class TrainingSet:
         groups = groups_of(records, [images.contents[row] for row in rows])
         if (groups == groups[0]).all():
             raise ParagrainError(
-                f"all {len(records)} images of the split {split!r} of {collection.folder} show the "
+                f"all {len(records)} images of {collection.place(split)} show the "
                 "same thing (one group, or equal bytes), so that there is nothing to contrast"
             )
         return cls(records, images.vectors[rows], groups, recipe, seed, dict(report))

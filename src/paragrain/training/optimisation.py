@@ -1,6 +1,7 @@
 """AdamW with weight decay where it belongs, and the learning rate as a function of the step."""
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,13 +23,18 @@ def make_optimizer(parameters: dict[str, nn.Parameter], config: TrainConfig) -> 
     wrong = [name for name, parameter in parameters.items() if parameter.dtype != torch.float32]
     if wrong:
         raise ValueError(f"master weights must be float32, and {wrong[0]} is not")
+    groups = decay_groups(parameters, config.weight_decay)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas)
+
+
+def decay_groups(parameters: dict[str, nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """The optimiser's two groups of parameters: with weight decay, and without."""
     decayed = [p for name, p in parameters.items() if decays(name, p)]
     plain = [p for name, p in parameters.items() if not decays(name, p)]
-    groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
+    return [
+        {"params": decayed, "weight_decay": weight_decay},
         {"params": plain, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas)
 
 
 def decays(name: str, parameter: nn.Parameter) -> bool:

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,21 @@ def _items(count: int, **fields: Any) -> list[Item]:
 
 def _write(folder: Path, entries: list[Item], **options: Any) -> ImportReport:
     return write_collection(folder, entries, name="test", source="test", show=False, **options)
+
+
+def _unchanged(entries: list[Item]) -> list[Item]:
+    def no_make() -> Record:
+        pytest.fail("an unchanged item was made again")
+
+    return [Item(entry.id, entry.stamp, no_make) for entry in entries]
+
+
+def _annotated(entries: list[Item], changes: dict[str, dict[str, Any]]) -> list[Item]:
+    def made(entry: Item) -> Item:
+        new = changes.get(entry.id, {})
+        return Item(entry.id, entry.stamp, lambda: replace(entry.make(), **new))
+
+    return [made(entry) for entry in entries]
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -69,3 +85,15 @@ def write() -> Callable[..., ImportReport]:
 def files() -> Callable[[Path], dict[str, bytes]]:
     """`files(folder)`: every file in it."""
     return _files
+
+
+@pytest.fixture
+def unchanged() -> Callable[[list[Item]], list[Item]]:
+    """`unchanged(items)`: the same items, which must not be made again."""
+    return _unchanged
+
+
+@pytest.fixture
+def annotated() -> Callable[..., list[Item]]:
+    """`annotated(items, changes)`: the same items with new values in them from the beginning."""
+    return _annotated

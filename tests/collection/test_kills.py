@@ -20,7 +20,7 @@ KILLED = """
 import io, json, os, signal, sys
 from pathlib import Path
 from PIL import Image
-from paragrain.collection import ImageRef, Item, Record, write_collection, writing
+from paragrain.collection import ImageRef, Item, Record, shards, write_collection, writing
 
 def perhaps_die(here):
     global left
@@ -44,9 +44,9 @@ def item(n):
         return Record(name, ImageRef(buffer.getvalue(), f"{name}.png"), captions=[f"caption {n}"])
     return Item(f"i{n:03d}", "2" if count > 30 and n == 4 else "1", make)
 
-writing.write_text = dying("manifest", writing.write_text)
+shards.write_text = dying("manifest", shards.write_text)
 writing.write_json = dying("info", writing.write_json)
-writing.to_table = dying("table", writing.to_table)
+shards.to_table = dying("table", shards.to_table)
 Path.replace = dying("rename", Path.replace)
 Path.unlink = dying("unlink", Path.unlink)
 

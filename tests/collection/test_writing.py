@@ -53,6 +53,7 @@ def test_a_record_comes_back_as_it_went(
         source="s",
         url="https://example.org/1",
         graph='{"objects": []}',
+        annotation='{"generator": "m"}',
     )
     report = write(tmp_path / "c", [Item("0007", "1", lambda: full)])
     assert (report.written, report.kept, report.removed, report.skipped) == (1, 0, 0, [])

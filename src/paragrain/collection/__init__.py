@@ -2,6 +2,7 @@
 
 from paragrain.collection.reading import Collection
 from paragrain.collection.record import SCHEMA, TEXT_FIELDS, ImageRef, Record
+from paragrain.collection.updating import update_records
 from paragrain.collection.writing import BadRecord, ImportReport, Item, write_collection
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "ImportReport",
     "Item",
     "Record",
+    "update_records",
     "write_collection",
 ]

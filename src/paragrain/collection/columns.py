@@ -1,11 +1,13 @@
-"""From a Parquet column, ours or another tool's, to values that suit the fields of a record."""
+"""From a Parquet column, ours or another tool's, to values of a record's field, and back."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from paragrain.collection.record import FIELDS, LIST_FIELDS, ImageRef
+from paragrain.collection.record import FIELDS, LIST_FIELDS, SCHEMA, ImageRef
 
 
 def wrong_column(schema: pa.Schema) -> str | None:
@@ -39,6 +41,42 @@ def _fits(name: str, kind: pa.DataType) -> bool:
     if name in LIST_FIELDS and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         return _is_text(kind.value_type)
     return _is_text(kind)
+
+
+def writable_type(name: str, kind: pa.DataType) -> pa.DataType:
+    """The type of a column whose values change: its own where that can hold any, or `SCHEMA`'s."""
+    ours = SCHEMA.field(name).type
+    if name == "paragraph_score":
+        return ours if kind == pa.null() else kind
+    if name in LIST_FIELDS:
+        lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        return kind if lists and kind.value_type in (pa.string(), pa.large_string()) else ours
+    if pa.types.is_dictionary(kind) and kind.value_type != pa.null():
+        return pa.dictionary(pa.int32(), kind.value_type)  # narrower ones may run out of numbers
+    return ours if pa.types.is_dictionary(kind) or kind == pa.null() else kind
+
+
+def with_values(
+    name: str, column: pa.ChunkedArray, kind: pa.DataType, values: Mapping[int, Any]
+) -> pa.Array:
+    """A column as an array of type `kind`, which `writable_type` gave, with new values in it.
+
+    Args:
+        name: of the field.
+        column: as it was read.
+        kind: of the new column.
+        values: what to put in, by row.
+    """
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    chunks = column.chunks
+    if pa.types.is_dictionary(column.type) and plain == column.type.value_type:
+        chunks = [chunk.dictionary_decode() for chunk in chunks]
+    elif column.type != plain:
+        chunks = [pa.array(python_values(name, column), plain)]
+    order = np.arange(len(column))
+    order[list(values)] = len(column) + np.arange(len(values))
+    changed = pa.concat_arrays([*chunks, pa.array(list(values.values()), plain)]).take(order)
+    return changed.dictionary_encode() if pa.types.is_dictionary(kind) else changed
 
 
 def python_values(name: str, column: pa.ChunkedArray) -> list[Any]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from paragrain.collection.columns import python_values, wrong_column
 from paragrain.collection.record import FIELDS, Record, combined, digest
+from paragrain.collection.shards import footer_fingerprint
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
 from paragrain.images import BadImage
@@ -124,6 +126,14 @@ class Collection:
         ids, splits, _ = self._scan
         return [id for id, own in zip(ids, splits, strict=True) if split in (None, own)]
 
+    def files(self) -> dict[Path, list[str]]:
+        """Each Parquet file, and the ids of its sound records in order; none where it has none."""
+        ids, _, groups = self._scan
+        found: dict[Path, list[str]] = {file: [] for file in self._files}
+        for group in groups:
+            found[group.path] += ids[group.start : group.start + len(group.rows)]
+        return found
+
     def records(
         self,
         split: str | None = None,
@@ -212,7 +222,7 @@ class Collection:
         """
         digests = []
         for file, metadata in self._files.items():
-            kept = (metadata.metadata or {}).get(b"paragrain.fingerprint")
+            kept = footer_fingerprint(metadata)
             if kept is not None:
                 digests.append(int(kept, 16))
             else:
@@ -260,7 +270,7 @@ class Collection:
                 names = values.get("split") or ["train"] * size
                 rows = zip(values["id"], names, paths, strict=True)
                 for row, (id, split, image) in enumerate(rows):
-                    reason = _unsound(id, image and image.path, seen)
+                    reason = unsound(id, image and image.path, seen)
                     if reason:
                         where = id or f"row {first + row} of {file.name}"
                         self._problems.append((where, reason))
@@ -287,6 +297,17 @@ def inside(folder: Path, path: str) -> Path:
     if not place.is_relative_to(folder.resolve()):
         raise BadImage("its path leaves the collection's folder")
     return place
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Turn what goes wrong inside, where a Parquet file is read, into a `ParagrainError`."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise ParagrainError(
+            f"{file} is damaged ({str(error).splitlines()[0]}): import the data again"
+        ) from error
 
 
 def read_shard(file: Path, *, images: bool = True) -> Iterator[Record]:
@@ -328,7 +349,7 @@ def _null_images(metadata: pq.FileMetaData, index: int) -> tuple[int | None, int
     return group.num_rows, group.num_rows
 
 
-def _unsound(id: str, path: str | None, seen: Names[str]) -> str | None:
+def unsound(id: str, path: str | None, seen: Names[str]) -> str | None:
     """Why a row cannot be used, or `None`."""
     if not id:
         return "it has no id"
@@ -347,13 +368,8 @@ def _read_columns(file: Path, index: int, columns: set[str]) -> dict[str, list[A
     Raises:
         ParagrainError: the file is damaged there.
     """
-    try:
-        with pq.ParquetFile(file) as parquet:
-            table = parquet.read_row_group(index, columns=sorted(columns))
-    except (OSError, pa.ArrowException) as error:
-        raise ParagrainError(
-            f"{file} is damaged ({str(error).splitlines()[0]}): import the data again"
-        ) from error
+    with reading(file), pq.ParquetFile(file) as parquet:
+        table = parquet.read_row_group(index, columns=sorted(columns))
     return {name: python_values(name, table[name]) for name in table.column_names}
 
 

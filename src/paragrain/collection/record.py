@@ -50,6 +50,8 @@ class Record:
         url: where the image was found.
         graph: the exact scene graph of a drawn scene, as JSON.
         content: `images.content_hash` of the image's bytes; the writer fills it in.
+        annotation: who wrote `generated`, `negatives` and `paragraph`: models, prompt version,
+            attempts and scores, as JSON; None where they came with the data.
     """
 
     id: str
@@ -66,6 +68,7 @@ class Record:
     url: str | None = None
     graph: str | None = None
     content: str | None = None
+    annotation: str | None = None
 
     def texts(self, field: str) -> list[str]:
         """The texts of one of `TEXT_FIELDS`: a list as it is, a single text as a list of 0 or 1.
@@ -106,7 +109,8 @@ def _hugging_face_features() -> dict[bytes, bytes]:
 
 def _schema() -> pa.Schema:
     types: dict[str, pa.DataType] = {name: pa.string() for name in FIELDS}
-    types |= {name: pa.list_(pa.string()) for name in LIST_FIELDS}
+    texts = pa.list_(pa.field("element", pa.string()))  # Parquet's own name, which comes back
+    types |= dict.fromkeys(LIST_FIELDS, texts)
     types["image"] = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     types["paragraph_score"] = pa.int32()
     return pa.schema(types, metadata=_hugging_face_features())
@@ -126,10 +130,14 @@ def to_table(records: Iterable[Record]) -> pa.Table:
 def digest(record: Record) -> int:
     """A 128-bit number from all of a record but its image bytes, for which `content` stands.
 
+    A record without an annotation has the digest that it had before there were annotations.
+
     Raises:
         UnicodeEncodeError: a text holds an unpaired surrogate, which UTF-8 cannot express.
     """
     row = {**vars(record), "image": record.image.path}
+    if record.annotation is None:
+        del row["annotation"]
     text = json.dumps(row, ensure_ascii=False, sort_keys=True)
     return int.from_bytes(blake2b(text.encode("utf-8"), digest_size=16).digest(), "big")
 

@@ -15,18 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paragrain.collection.reading import inside, read_shard
-from paragrain.collection.record import SCHEMA, Record, combined, digest, to_table
+from paragrain.collection.record import Record, digest
+from paragrain.collection.shards import MEBIBYTE, Row, finished_shards, shard_path, write_shard
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.files import read_json, replacing, write_json, write_text
+from paragrain.files import read_json, write_json, write_text
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
 
 FORMAT = 1
 """Version of the layout on disk, kept in `collection.json`."""
-
-MEBIBYTE = 2**20
-GROUP_BYTES = 8 * MEBIBYTE
-"""Image bytes after which a row group ends: what reading a single image costs at most."""
 
 
 class BadRecord(ParagrainError):
@@ -118,7 +115,7 @@ def write_collection(
     folder = Path(folder)
     report = ImportReport(folder, skipped=list(problems), notes=list(notes))
     wanted = _by_id(items, report)
-    shards = _finished_shards(folder)
+    shards = finished_shards(folder)
     _refuse_another_data_set(folder, shards, wanted)
     info = {
         "format": FORMAT,
@@ -136,7 +133,7 @@ def write_collection(
     with progress_bar(f"importing {name}", len(missing), unit="records", show=show) as advance:
         made = _in_order(make, missing, advance)
         for rows in _shards(made, report, shard_rows, shard_bytes):
-            shards[number] = _write_shard(folder, number, rows)
+            shards[number] = write_shard(folder, number, rows)
             number += 1
     report.kept = len(kept)
     report.splits = dict(
@@ -177,36 +174,6 @@ def _by_id(items: Iterable[Item], report: ImportReport) -> dict[str, Item]:
     return wanted
 
 
-def _parquet(folder: Path, number: int) -> Path:
-    return folder / "records" / f"part-{number:05d}.parquet"
-
-
-def _finished_shards(folder: Path) -> dict[int, dict[str, Any]]:
-    """Number and manifest of every shard whose manifest fits its Parquet file."""
-    shards = {}
-    for path in sorted((folder / "records").glob("part-*.json")):
-        try:
-            manifest = read_json(path)
-            footer = pq.read_metadata(path.with_suffix(".parquet")).metadata or {}
-        except (OSError, ValueError, pa.ArrowException):
-            continue
-        if _is_manifest(
-            manifest, footer.get(b"paragrain.fingerprint", b"").decode("ascii", "replace")
-        ):
-            shards[int(path.stem.removeprefix("part-"))] = manifest
-    return shards
-
-
-def _is_manifest(value: Any, fingerprint: str) -> bool:
-    """Whether a manifest has its form, and belongs to the Parquet file with that fingerprint."""
-    return (
-        isinstance(value, dict)
-        and value.get("fingerprint") == fingerprint
-        and isinstance(value.get("items"), list)
-        and all(isinstance(item, list) and len(item) == 3 for item in value["items"])
-    )
-
-
 def _refuse_another_data_set(
     folder: Path, shards: dict[int, dict[str, Any]], wanted: dict[str, Item]
 ) -> None:
@@ -219,7 +186,7 @@ def _refuse_another_data_set(
         raise UsageError(
             f"{folder} holds other files and is no collection: choose a new or an empty folder"
         )
-    finished = {_parquet(folder, number) for number in shards}
+    finished = {shard_path(folder, number) for number in shards}
     others = [p for p in (folder / "records").glob("*.parquet") if p not in finished]
     foreign = [path for path in others if _has_rows(path)]
     if foreign and not _was_interrupted(folder):
@@ -256,7 +223,7 @@ def _clear_away_remains(folder: Path, shards: dict[int, dict[str, Any]]) -> None
     """Delete what a killed run left: temporary files, and shards without a fitting manifest."""
     records = folder / "records"
     records.mkdir(exist_ok=True)
-    finished = {_parquet(folder, number) for number in shards}
+    finished = {shard_path(folder, number) for number in shards}
     unfinished = [p for p in records.glob("part-*") if p.with_suffix(".parquet") not in finished]
     ours = ("records/.part-*.tmp", ".collection.json.*.tmp", ".skipped.jsonl.*.tmp")
     temporary = [path for pattern in ours for path in folder.glob(pattern)]
@@ -282,10 +249,10 @@ def _drop_stale(
         kept |= stamps.keys()
         if len(stamps) == len(manifest["items"]):
             continue
-        path = _parquet(folder, number)
+        path = shard_path(folder, number)
         if stamps:
             rows = [(r, stamps[r.id], digest(r)) for r in read_shard(path) if r.id in stamps]
-            shards[number] = _write_shard(folder, number, rows)
+            shards[number] = write_shard(folder, number, rows, before=manifest)
         else:
             path.with_suffix(".json").unlink()
             path.unlink()
@@ -295,10 +262,8 @@ def _drop_stale(
 
 # --- Making and writing records ---------------------------------------------------------------
 
-_Row = tuple[Record, str, int]  # record, stamp, digest
 
-
-def _make(item: Item, *, folder: Path, max_pixels: int | None) -> tuple[Item, _Row | str]:
+def _make(item: Item, *, folder: Path, max_pixels: int | None) -> tuple[Item, Row | str]:
     """The record of an item, checked; or the reason why there is none."""
     try:
         record = item.make()
@@ -323,13 +288,13 @@ def _make(item: Item, *, folder: Path, max_pixels: int | None) -> tuple[Item, _R
 
 
 def _in_order(
-    make: Callable[[Item], tuple[Item, _Row | str]],
+    make: Callable[[Item], tuple[Item, Row | str]],
     items: Iterable[Item],
     advance: Callable[..., None],
-) -> Iterator[tuple[Item, _Row | str]]:
+) -> Iterator[tuple[Item, Row | str]]:
     """Make items in a few threads (decoders let go of the GIL); at most a handful wait."""
     workers = min(8, os.cpu_count() or 1)
-    waiting: deque[Future[tuple[Item, _Row | str]]] = deque()
+    waiting: deque[Future[tuple[Item, Row | str]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for item in items:
             waiting.append(pool.submit(make, item))
@@ -342,13 +307,13 @@ def _in_order(
 
 
 def _shards(
-    made: Iterable[tuple[Item, _Row | str]],
+    made: Iterable[tuple[Item, Row | str]],
     report: ImportReport,
     shard_rows: int,
     shard_bytes: int,
-) -> Iterator[list[_Row]]:
+) -> Iterator[list[Row]]:
     """Gather the rows of one shard after another; skipped items go to the report."""
-    rows: list[_Row] = []
+    rows: list[Row] = []
     size = 0
     for item, row in made:
         if isinstance(row, str):
@@ -362,40 +327,6 @@ def _shards(
             rows, size = [], 0
     if rows:
         yield rows
-
-
-def _row_groups(records: list[Record]) -> Iterator[list[Record]]:
-    group: list[Record] = []
-    size = 0
-    for record in records:
-        group.append(record)
-        size += len(record.image.bytes or b"")
-        if size >= GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
-def _write_shard(folder: Path, number: int, rows: list[_Row]) -> dict[str, Any]:
-    """Write one Parquet file and then its manifest, which says that the file is finished."""
-    path = _parquet(folder, number)
-    fingerprint = f"{combined(row_digest for _, _, row_digest in rows):032x}"
-    with (
-        replacing(path) as temporary,
-        pq.ParquetWriter(
-            temporary, SCHEMA, compression="zstd", use_dictionary=["split", "source", "group"]
-        ) as writer,
-    ):
-        for group in _row_groups([record for record, _, _ in rows]):
-            writer.write_table(to_table(group))
-        writer.add_key_value_metadata({"paragrain.fingerprint": fingerprint})
-    manifest = {
-        "fingerprint": fingerprint,
-        "items": [[record.id, stamp, record.split] for record, stamp, _ in rows],
-    }
-    write_text(path.with_suffix(".json"), json.dumps(manifest, ensure_ascii=False))
-    return manifest
 
 
 def _write_skipped(folder: Path, skipped: list[tuple[str, str]]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paragrain import pages
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.evaluation import Benchmark, Result, sweep_benchmark
@@ -15,7 +16,6 @@ from paragrain.progress import progress_bar
 from paragrain.search import search
 from paragrain.sources import import_scenes
 from paragrain.sources.scenes.world import FAMILY
-from paragrain.study import page
 from paragrain.training import train
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _curves(
 def _truncation(curves: dict[str, dict[str, list[float]]], direction: str) -> "Figure":
     """Recall against the number of tokens that are read, one line a model."""
     lines = {model: curve[direction] for model, curve in curves.items()}
-    return page.curves(BUDGETS, lines, title=f"Paragraphs cut short, {direction}")
+    return pages.curves(BUDGETS, lines, title=f"Paragraphs cut short, {direction}")
 
 
 # --- The page ---------------------------------------------------------------------------------
@@ -201,15 +201,15 @@ def _report(result: DemoResult, world: Collection, models: dict[str, ImageTextEn
     counts = result.scores["BLIP0"]["long"].scores
     steps, batch = TRAINING["max_steps"], TRAINING["batch_size"]
     minutes = sum(result.seconds.values()) / 60
-    return page.page(
+    return pages.page(
         "Does a paragraph teach a text encoder to read?",
-        page.paragraph(
+        pages.paragraph(
             "BLIP0, a tiny BLIP that has only ever seen short captions, was fine-tuned on the "
             f"text side alone: C1 on alt-texts, C4 on paragraphs, C5 on both, {steps} steps of "
             f"{batch} scenes each. Its image vectors never changed. Then every model ranked every "
             "picture against every text, exactly."
         ),
-        page.table(
+        pages.table(
             head,
             result.rows(),
             f"Recall@1 in percent, world and training of seed {result.seed}. i2t: image to text; "
@@ -218,29 +218,29 @@ def _report(result: DemoResult, world: Collection, models: dict[str, ImageTextEn
             "style has words, order and sentences that no recipe was trained on.",
             mark_best=True,
         ),
-        page.heading("How much of a text is read?"),
+        pages.heading("How much of a text is read?"),
         *(
-            page.figure(
+            pages.figure(
                 _truncation(result.curves, direction),
                 f"Recall@1, {direction}, when only the first tokens of each paragraph are read "
                 "(split twins, 128 tokens hold nearly all of every paragraph).",
             )
             for direction in ("image to text", "text to image")
         ),
-        page.heading("Five questions"),
-        page.paragraph(
+        pages.heading("Five questions"),
+        pages.paragraph(
             f"Five paragraphs of the split twins, drawn with seed {result.seed}; the five best "
             "pictures of each model, the right one framed in green."
         ),
         *_questions(result.seed, world, models),
-        page.heading("What this does and does not show"),
-        page.paragraph(
+        pages.heading("What this does and does not show"),
+        pages.paragraph(
             "The world is procedural: ten shapes, ten colours, templates for sentences. It shows "
             "how a text encoder that has read only captions behaves on paragraphs, with the truth "
             "known and the vision side frozen. It does not show how large these effects are on "
             "photographs, and with one seed it says nothing of their spread."
         ),
-        page.paragraph(
+        pages.paragraph(
             f"Made by: paragrain demo --seed {result.seed}, in {minutes:.1f} minutes ("
             + ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
             + ").",
@@ -254,7 +254,7 @@ def _questions(seed: int, world: Collection, models: dict[str, ImageTextEncoder]
     ids = random.Random(f"questions {seed}").sample(world.ids("twins"), QUERIES)
     parts = []
     for id, record in world.get(ids).items():
-        parts.append(f"<blockquote>{page.text(record.paragraph)}</blockquote>")
+        parts.append(f"<blockquote>{pages.text(record.paragraph)}</blockquote>")
         for model in ("BLIP0", "C5"):
             hits = search(
                 world, models[model], record.paragraph or "", tokens=128, split="twins", show=False
@@ -264,6 +264,6 @@ def _questions(seed: int, world: Collection, models: dict[str, ImageTextEncoder]
             for hit in hits:
                 data = world.image_bytes(found[hit.id])
                 alt = f"{hit.id}, cosine {hit.score:.3f}"
-                pictures.append(page.picture(data, media_type(data), alt, right=hit.id == id))
+                pictures.append(pages.picture(data, media_type(data), alt, right=hit.id == id))
             parts.append(f"<div class=row><b>{model}</b>{''.join(pictures)}</div>")
     return parts

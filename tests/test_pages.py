@@ -1,32 +1,32 @@
 """Pages are safe to open, whatever is in the texts."""
 
-from paragrain.study import page
+from paragrain import pages
 
 EVIL = "<script>alert('x')</script> & \"quotes\""
 
 
 def test_everything_shown_is_escaped() -> None:
-    html = page.page(
+    html = pages.page(
         EVIL,
-        page.paragraph(EVIL),
-        page.heading(EVIL),
-        page.table([EVIL], [[EVIL]], EVIL),
-        page.picture(b"\x89PNG", "image/png", EVIL),
-        page.figure(page.curves([1, 2], {EVIL: [1.0, 2.0]}, title=EVIL), EVIL),
+        pages.paragraph(EVIL),
+        pages.heading(EVIL),
+        pages.table([EVIL], [[EVIL]], EVIL),
+        pages.picture(b"\x89PNG", "image/png", EVIL),
+        pages.figure(pages.curves([1, 2], {EVIL: [1.0, 2.0]}, title=EVIL), EVIL),
     )
     assert "<script" not in html
     assert "alert(&#x27;x&#x27;)" in html
 
 
 def test_the_best_number_of_each_column_is_marked_and_ties_share_it() -> None:
-    html = page.table(["m", "a", "b"], [["x", 1.0, 3.0], ["y", 2.0, 3.0]], "c", mark_best=True)
+    html = pages.table(["m", "a", "b"], [["x", 1.0, 3.0], ["y", 2.0, 3.0]], "c", mark_best=True)
     assert "<td class=best>2.0</td>" in html
     assert html.count("<td class=best>3.0</td>") == 2
     assert "<td>1.0</td>" in html
 
 
 def test_a_figure_is_one_svg_without_a_file_header() -> None:
-    html = page.figure(page.curves([1, 2], {"a": [1.0, 2.0]}, title="t"), "c")
+    html = pages.figure(pages.curves([1, 2], {"a": [1.0, 2.0]}, title="t"), "c")
     assert html.startswith("<figure><svg")
     assert "<?xml" not in html
     assert "<!DOCTYPE" not in html

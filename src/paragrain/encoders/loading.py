@@ -1,17 +1,15 @@
 """Open an encoder by name: the one that ships here, a local folder, or a Hugging Face Hub name."""
 
 import json
-import os
-import re
 from pathlib import Path
 
 import torch
-from huggingface_hub import snapshot_download
 
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.blip import BlipEncoder
-from paragrain.encoders.weights import SAFETENSORS, first_line
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.encoders.finding import checkpoint_folder, choose_device, snapshot
+from paragrain.encoders.weights import SAFETENSORS
+from paragrain.errors import ParagrainError
 
 ENCODERS: dict[str, type[ImageTextEncoder]] = {"blip": BlipEncoder}
 """The encoder class for each `model_type` of a checkpoint's config.json."""
@@ -21,8 +19,6 @@ SHIPPED = ("blip0",)
 
 MODELS = Path(__file__).parents[1] / "models"
 """Where they are."""
-
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 def load_encoder(
@@ -44,29 +40,12 @@ def load_encoder(
             its weights are incomplete; the sentence lists what is missing or left over.
         UsageError: the device does not exist here.
     """
-    where = _device(device)
+    where = choose_device(device)
     name = str(name_or_path)
     folder = _resolve(name)
     encoder = ENCODERS[_model_type(folder, name)].from_folder(folder, name)
     encoder.requires_grad_(False)
     return encoder.to(where).eval()
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    if device is None:
-        if not torch.cuda.is_available():
-            return torch.device("cpu")
-        # One of several processes takes the card that its launcher meant for it.
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    try:
-        where = torch.device(device)
-        torch.empty(0, device=where)
-    except (RuntimeError, AssertionError) as error:
-        raise UsageError(
-            f"the device {device} cannot be used here ({first_line(error)}): "
-            "leave it out, or ask for cpu"
-        ) from error
-    return where
 
 
 def _resolve(name: str) -> Path:
@@ -79,33 +58,15 @@ def _resolve(name: str) -> Path:
                 "or name another model"
             )
         return folder
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    if folder.exists():
-        raise UsageError(f"{name} is a file: name the folder that holds the checkpoint")
-    if not _HUB_NAME.fullmatch(name):
-        raise UsageError(f"there is no folder {name}: name a checkpoint's folder or a Hub name")
-    return _from_hub(name)
+    return checkpoint_folder(name, _fetch)
 
 
-def _from_hub(name: str) -> Path:
-    """Fetch the files of a checkpoint that are needed, or find them in the local cache."""
+def _fetch(name: str) -> Path:
     texts = ["*.json", "*.txt"]
-    try:
-        folder = _snapshot(name, [*texts, "*.safetensors"])
-        if not any((folder / filename).is_file() for filename in SAFETENSORS):
-            folder = _snapshot(name, [*texts, "pytorch_model*.bin"])
-    except Exception as error:
-        raise ParagrainError(
-            f"there is no folder {name}, and the Hugging Face Hub does not give it "
-            f"({first_line(error)}): check the name and the connection, or name a local folder"
-        ) from error
-    return folder
-
-
-def _snapshot(name: str, patterns: list[str]) -> Path:
-    return Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=["*/*"]))
+    folder = snapshot(name, [*texts, "*.safetensors"])
+    if any((folder / filename).is_file() for filename in SAFETENSORS):
+        return folder
+    return snapshot(name, [*texts, "pytorch_model*.bin"])
 
 
 def _model_type(folder: Path, name: str) -> str:

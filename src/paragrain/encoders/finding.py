@@ -1,0 +1,68 @@
+"""Where a checkpoint is, and where it is to run: the same for every kind of model."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from huggingface_hub import snapshot_download
+
+from paragrain.encoders.weights import first_line
+from paragrain.errors import ParagrainError, UsageError
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+def choose_device(device: str | torch.device | None) -> torch.device:
+    """The device of a name; without one, a CUDA card if there is one.
+
+    Raises:
+        UsageError: it cannot be used here.
+    """
+    if device is None:
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        # One of several processes takes the card that its launcher meant for it.
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(
+            f"the device {device} cannot be used here ({first_line(error)}): "
+            "leave it out, or ask for cpu"
+        ) from error
+    return where
+
+
+def checkpoint_folder(name: str, fetch: Callable[[str], Path]) -> Path:
+    """The local folder of a checkpoint.
+
+    Args:
+        name: a folder, or a name on the Hugging Face Hub.
+        fetch: brings the files of a Hub name that are needed, or finds them in the local cache.
+
+    Raises:
+        UsageError: there is no such folder, and no name on the Hub looks like this.
+        ParagrainError: the Hub does not give it.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise UsageError(f"{name} is a file: name the folder that holds the checkpoint")
+    if not _HUB_NAME.fullmatch(name):
+        raise UsageError(f"there is no folder {name}: name a checkpoint's folder or a Hub name")
+    try:
+        return fetch(name)
+    except Exception as error:
+        raise ParagrainError(
+            f"there is no folder {name}, and the Hugging Face Hub does not give it "
+            f"({first_line(error)}): check the name and the connection, or name a local folder"
+        ) from error
+
+
+def snapshot(name: str, patterns: list[str]) -> Path:
+    """The top files of a Hub repository that match."""
+    return Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=["*/*"]))

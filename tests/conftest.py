@@ -1,8 +1,12 @@
-"""Fixtures that several rooms share: a tiny random BLIP on disk, and the shared photographs."""
+"""Fixtures that several rooms share: the command line, a tiny BLIP, the shared photographs."""
 
+import json
 import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -97,3 +101,36 @@ def encoder(random_blip: Path) -> "ImageTextEncoder":
     from paragrain.encoders import load_encoder
 
     return load_encoder(random_blip, "cpu")
+
+
+@dataclass
+class Outcome:
+    """What a command said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as the one JSON object that it must be."""
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def paragrain(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Run `paragrain ARGS` in this process and tell how it ended."""
+    from paragrain.cli import main
+
+    def run(*args: object) -> Outcome:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["paragrain", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        code = ended.value.code
+        said = capsys.readouterr()
+        return Outcome(code if isinstance(code, int) else int(bool(code)), said.out, said.err)
+
+    return run

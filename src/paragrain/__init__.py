@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paragrain.annotation import AnnotationSettings, BackendSettings, annotate
     from paragrain.collection import Collection, ImageRef, Record
     from paragrain.embeddings import embed
     from paragrain.encoders import ImageTextEncoder, encode_texts, load_encoder
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 __version__ = version("paragrain")
 
 _HOMES = {
+    "AnnotationSettings": "annotation",
+    "BackendSettings": "annotation",
+    "annotate": "annotation",
     "Collection": "collection",
     "ImageRef": "collection",
     "Record": "collection",
@@ -43,12 +47,15 @@ _HOMES = {
 }
 
 __all__ = [
+    "AnnotationSettings",
+    "BackendSettings",
     "Collection",
     "ImageRef",
     "ImageTextEncoder",
     "ParagrainError",
     "Record",
     "UsageError",
+    "annotate",
     "embed",
     "encode_texts",
     "evaluate",

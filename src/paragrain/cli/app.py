@@ -2,7 +2,7 @@
 
 import typer
 
-from paragrain.cli import demo, embed, evaluate, import_, pretrain, search, train
+from paragrain.cli import annotation, demo, embed, evaluate, import_, pretrain, search, train
 
 app = typer.Typer(
     name="paragrain",
@@ -33,6 +33,7 @@ def _options(
 
 
 app.add_typer(import_.app, name="import")
+app.add_typer(annotation.app, name="annotate")
 app.command("embed")(embed.embed)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)

@@ -60,13 +60,23 @@ class Scene:
     def from_json(cls, text: str) -> "Scene":
         """Read what `to_json` wrote.
 
+        Raises:
+            ValueError: `text` is anything else, such as a scene graph of another kind.
+
         >>> scene = sample_scene(random.Random(0))
         >>> Scene.from_json(scene.to_json()) == scene
         True
         """
-        value = json.loads(text)
-        things = tuple(Thing(*fields) for fields in value["things"])
-        return cls(value["background"], things, value["look"])
+        try:
+            value = json.loads(text)
+            things = tuple(Thing(*fields) for fields in value["things"])
+            scene = cls(value["background"], things, value["look"])
+            known = scene.background in BACKGROUNDS and all(map(_known, things))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError("this is not the graph of a drawn scene") from error
+        if not known or len({thing.cell for thing in things}) < len(things):
+            raise ValueError("this graph is of no scene that can be drawn")
+        return scene
 
 
 def sample_scene(rng: random.Random) -> Scene:
@@ -131,6 +141,17 @@ def _told_late(scene: Scene, rng: random.Random) -> int:
 def changed(thing: Thing, attribute: str, value: str) -> Thing:
     """A copy of `thing` with another shape, colour, size or pattern."""
     return replace(thing, **{attribute: value})  # type: ignore[arg-type]
+
+
+def _known(thing: Thing) -> bool:
+    """Whether the lexicon has a word for every attribute of `thing`."""
+    return (
+        thing.shape in SHAPES
+        and thing.colour in COLOURS
+        and thing.size in SIZES
+        and thing.pattern in PATTERNS
+        and thing.cell in range(CELLS)
+    )
 
 
 def _alike(one: Thing, other: Thing) -> bool:

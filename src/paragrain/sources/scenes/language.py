@@ -12,11 +12,20 @@ All take a `random.Random`, and nothing else decides what they write.
 """  # noqa: E501
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from paragrain.sources.scenes.graph import CELLS, Scene, Thing, changed, reading_order
+from paragrain.sources.scenes.graph import (
+    CELLS,
+    MAX_THINGS,
+    MIN_THINGS,
+    Scene,
+    Thing,
+    changed,
+    reading_order,
+)
 from paragrain.sources.scenes.lexicon import (
     BACKGROUNDS,
     COLOURS,
@@ -107,6 +116,27 @@ def paragraph(scene: Scene, rng: random.Random) -> str:
             f"the {_bare(two, pick, size=False, pattern=False)}."
         )
     return " ".join(sentences)
+
+
+def falsified(sentence: str, scene: Scene, rng: random.Random) -> str:
+    """A sentence of a `paragraph` with one fact changed, so that it is false.
+
+    Raises:
+        ValueError: no change of a single word or place makes it false.
+
+    >>> scene = Scene("mint", (), look=0)
+    >>> falsified("We see four shapes on a mint background.", scene, random.Random(0))
+    'We see four shapes on a cream background.'
+    """
+    facts = list(_FACT.finditer(sentence))
+    for fact in rng.sample(facts, len(facts)):
+        others = next(names for names in _FACTS if fact.group() in names)
+        for other in rng.sample(others, len(others)):
+            # The article stays: no word that follows one in this style begins with a vowel.
+            wrong = sentence[: fact.start()] + other + sentence[fact.end() :]
+            if is_true(wrong, scene) is False:
+                return wrong
+    raise ValueError(f"no single change makes {sentence!r} false of its scene")
 
 
 def description(scene: Scene, rng: random.Random) -> str:
@@ -281,6 +311,20 @@ def _at(thing: Thing, pick: Pick) -> str:
     """`in the upper left corner`."""
     name = pick(PLACES[thing.cell])
     return f"{'at' if name.endswith(('edge', ' centre')) else 'in'} the {name}"
+
+
+# What the sentences of a paragraph state, in the words of the training style, kind by kind.
+_FACTS: tuple[tuple[str, ...], ...] = (
+    *(
+        tuple(map(TRAINING_STYLE, table.values()))
+        for table in (COLOURS, SHAPES, SIZES, PATTERNS, BACKGROUNDS, RELATIONS)
+    ),
+    tuple(_at(Thing("", "", "", "", cell), TRAINING_STYLE) for cell in range(CELLS)),
+    NUMBERS[MIN_THINGS : MAX_THINGS + 1],
+)
+_FACT = re.compile(
+    "|".join(re.escape(name) for names in _FACTS for name in names).join((r"\b(?:", r")\b"))
+)
 
 
 def _a(words: str) -> str:

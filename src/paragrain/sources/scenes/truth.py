@@ -119,6 +119,20 @@ def is_true(sentence: str, scene: Scene) -> bool | None:
     return all_hold(claims, scene) if claims else None
 
 
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, each with its full stop.
+
+    >>> sentences("A red star. A blue moon!  A ring")
+    ['A red star.', 'A blue moon!', 'A ring']
+    """
+    return [part.strip() for part in re.split(r"(?<=[.!?])\s+", text) if part.strip()]
+
+
+def verdicts(text: str, scene: Scene) -> list[bool | None]:
+    """`is_true` of each sentence of `text`; a text without sentences gives one None."""
+    return [is_true(sentence, scene) for sentence in sentences(text) or [""]]
+
+
 # Words that carry no claim. Anything else that is not in the lexicon makes a text unreadable.
 FILLERS = frozenset(
     """a an the and of in on at is are there this here it we see you find with while
@@ -168,7 +182,7 @@ def read(text: str) -> tuple[Claim, ...]:
     before it (or, before "holds", to the one after), a relation joins two descriptions.
     """
     claims: list[Claim] = []
-    for sentence in re.split(r"[.!?]+(?:\s|$)", text.lower()):
+    for sentence in sentences(text.lower()):
         found = _Sentence().read(_TOKEN.findall(sentence))
         if found is None:
             return ()

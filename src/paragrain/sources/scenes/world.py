@@ -73,6 +73,23 @@ def write_record(identity: str, scene: Scene, split: str, pixels: int = PIXELS) 
     )
 
 
+def scene_of(record: Record) -> Scene | None:
+    """The scene that a record shows; None if its graph is absent or of another kind.
+
+    >>> scene = sample_scene(random.Random(0))
+    >>> scene_of(Record("7", graph=scene.to_json())) == scene
+    True
+    >>> scene_of(Record("8", graph='{"objects": []}')) is None
+    True
+    """
+    if record.graph is None:
+        return None
+    try:
+        return Scene.from_json(record.graph)
+    except ValueError:
+        return None
+
+
 def import_scenes(
     out: Path,
     *,

@@ -1,0 +1,122 @@
+"""What the loop asks and what comes back: `Call`, `Reply`, and the failures between them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from paragrain.collection import Record
+from paragrain.errors import ParagrainError
+
+Kind = Literal["captions", "negatives", "paragraph", "judge"]
+
+KINDS: tuple[Kind, ...] = ("captions", "negatives", "paragraph", "judge")
+"""What can be asked about an image; a judge scores a paragraph, the others write texts."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One question to a model about one image.
+
+    Attributes:
+        kind: what is asked for.
+        record: the record that the image belongs to, without its image bytes.
+        prompt: the whole text that goes with the image; it asks for a numbered list where
+            `count` is above zero.
+        json_prompt: the same question, asking for one JSON object of `schema`; None where there
+            is no schema.
+        schema: JSON schema of the answer, for servers that can hold their output to one.
+        count: number of list items asked for; 0 where the answer is no list.
+        attempt: of which paragraph this is about, from 1; 1 for lists.
+        number: which try at this question it is, from 1.
+        candidate: the paragraph to be scored; None unless `kind` is "judge".
+        temperature: 0 for the most likely answer.
+        top_p: probability mass of nucleus sampling.
+        max_tokens: most tokens of the answer.
+        seed: of the sampling, for backends that take one; 31 bits.
+    """
+
+    kind: Kind
+    record: Record
+    prompt: str
+    json_prompt: str | None = None
+    schema: dict[str, Any] | None = None
+    count: int = 0
+    attempt: int = 1
+    number: int = 1
+    candidate: str | None = None
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 200
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image as it is sent: encoded anew by the rule of `sending.prepare`.
+
+    Attributes:
+        data: JPEG bytes of an upright RGB image of one frame.
+        media_type: what the bytes are; always "image/jpeg".
+        width: in pixels.
+        height: in pixels.
+    """
+
+    data: bytes = field(repr=False)
+    width: int
+    height: int
+    media_type: str = "image/jpeg"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model said, word for word.
+
+    Attributes:
+        text: the message's content; None or empty if there was none.
+        finish: why it ended, as the server says: "stop", "length", "content_filter", ...
+        refusal: the server's own field of that name, if it sent one.
+        prompt_tokens: tokens read, if the server counts them.
+        completion_tokens: tokens written, if the server counts them.
+    """
+
+    text: str | None
+    finish: str | None = "stop"
+    refusal: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a reply is not what was asked for; `kind` is one of a few words that can be counted.
+
+    | kind | what happened |
+    |---|---|
+    | request | the server refused or never answered |
+    | empty | no content, no choices |
+    | cut | the reply ends in the middle, at the token limit |
+    | refusal | the model declines |
+    | unreadable | no list, score or paragraph can be read from it with certainty |
+    | too few | a list of fewer items than asked for |
+    | repeated | too few items, since some say the same or equal a correct caption |
+    """
+
+    kind: Literal["request", "empty", "cut", "refusal", "unreadable", "too few", "repeated"]
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """`unreadable (no numbered list)`."""
+        return f"{self.kind} ({self.detail})" if self.detail else self.kind
+
+
+class RequestFailed(ParagrainError):
+    """A backend gives up on one call, after its own retries; the message is the reason.
+
+    Attributes:
+        everywhere: every other call will fail for the same reason (a wrong key, an unknown
+            model): the run has to stop.
+    """
+
+    def __init__(self, reason: str, *, everywhere: bool = False):
+        """Keep the reason."""
+        super().__init__(reason)
+        self.everywhere = everywhere

@@ -1,0 +1,209 @@
+"""Lengths of a collection's texts, in words and in tokens, against what encoders can read."""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paragrain.collection import Record
+from paragrain.collection.record import TEXT_FIELDS
+from paragrain.progress import progress_bar
+
+if TYPE_CHECKING:
+    from paragrain.encoders import ImageTextEncoder
+
+TOKEN_BUDGETS = (77, 128, 248, 512)
+"""What CLIP reads, what paragraphs are cut at here, what Long-CLIP reads, what BLIP reads."""
+
+_BATCH = 4096
+"""Texts that wait to be tokenised together."""
+
+
+def share(part: float, whole: int) -> float | None:
+    """`part / whole`; None where there is no whole."""
+    return part / whole if whole else None
+
+
+def percent(value: float | None) -> float | str:
+    """A share in percent, for a table."""
+    return "-" if value is None else 100 * value
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as plain data, for a terminal or a page; "-" stands where there is no number."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: list[tuple[str | int | float, ...]]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a length is spread over texts.
+
+    Attributes:
+        mean: the arithmetic mean.
+        percentiles: the 0th to the 100th, 101 numbers, interpolated between neighbours.
+
+    >>> Spread.of(np.array([1, 2, 4, 9])).as_dict()["median"]
+    3.0
+    """
+
+    mean: float
+    percentiles: tuple[float, ...]
+
+    @classmethod
+    def of(cls, lengths: np.ndarray) -> "Spread":
+        """The spread of one or more lengths."""
+        percentiles = np.percentile(lengths, np.arange(101))
+        return cls(float(lengths.mean()), tuple(float(value) for value in percentiles))
+
+    @property
+    def row(self) -> tuple[float, float, float, float, int]:
+        """Mean, 5th percentile, median, 95th percentile, longest."""
+        low, middle, high = (self.percentiles[percent] for percent in (5, 50, 95))
+        return self.mean, low, middle, high, int(self.percentiles[100])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("mean", "p5", "median", "p95", "max")
+        return {
+            **dict(zip(names, self.row, strict=True)),
+            "percentiles": list(self.percentiles),
+        }
+
+
+@dataclass(frozen=True)
+class KindLengths:
+    """Lengths of the texts of one kind.
+
+    Attributes:
+        texts: how many there are, those of nothing but white space left out.
+        empty: how many were left out.
+        words: spread of the parts between white space; None if there are no texts.
+        tokens: spread of the uncut tokens, special tokens included; None if there are no texts.
+        longer: for each of `TOKEN_BUDGETS`, the texts with more tokens, which lose some of them.
+    """
+
+    texts: int
+    empty: int
+    words: Spread | None
+    tokens: Spread | None
+    longer: dict[int, int]
+
+    def share_longer(self, budget: int) -> float | None:
+        """Share from 0 to 1 of the texts with more tokens than `budget`; None without texts."""
+        return share(self.longer[budget], self.texts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "texts": self.texts,
+            "empty": self.empty,
+            "words": self.words and self.words.as_dict(),
+            "tokens": self.tokens and self.tokens.as_dict(),
+            "share_longer_than": {str(b): self.share_longer(b) for b in self.longer},
+        }
+
+
+@dataclass(frozen=True)
+class TextLengths:
+    """Lengths of all texts, by kind.
+
+    Attributes:
+        encoder: whose tokenizer counted.
+        kinds: by the names of `TEXT_FIELDS`, in their order.
+    """
+
+    encoder: str
+    kinds: dict[str, KindLengths]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        kinds = {name: kind.as_dict() for name, kind in self.kinds.items()}
+        return {"encoder": self.encoder, "kinds": kinds}
+
+    def tables(self) -> list[Table]:
+        """Words and tokens of each kind that has texts."""
+        head = ("texts", "number", "mean", "5th percentile", "median", "95th percentile", "longest")
+        words: list[tuple[str | int | float, ...]] = []
+        tokens: list[tuple[str | int | float, ...]] = []
+        for name, kind in self.kinds.items():
+            if kind.words and kind.tokens:
+                words.append((name, kind.texts, *kind.words.row))
+                shares = (percent(kind.share_longer(budget)) for budget in TOKEN_BUDGETS)
+                tokens.append((name, kind.texts, *kind.tokens.row, *shares))
+        longer = tuple(f"over {budget}, %" for budget in TOKEN_BUDGETS)
+        return [
+            Table("Words", head, words),
+            Table(f"Tokens of {self.encoder}, special tokens included", (*head, *longer), tokens),
+        ]
+
+
+class _Lengths:
+    """Words and tokens of texts that come one by one; only the numbers are kept."""
+
+    def __init__(self, encoder: "ImageTextEncoder") -> None:
+        self.encoder = encoder
+        self.words, self.tokens = array("i"), array("i")
+        self.waiting: list[str] = []
+        self.empty = 0
+
+    def add(self, text: str) -> None:
+        words = len(text.split())
+        if not words:
+            self.empty += 1
+            return
+        self.words.append(words)
+        self.waiting.append(text)
+        if len(self.waiting) == _BATCH:
+            self.count()
+
+    def count(self) -> None:
+        """Tokenise what waits."""
+        tokens = self.encoder.tokenize(self.waiting, self.encoder.max_tokens)
+        self.tokens.frombytes(tokens.lengths.tobytes())
+        self.waiting.clear()
+
+    def done(self) -> KindLengths:
+        self.count()
+        words = np.frombuffer(self.words, dtype=np.int32)
+        tokens = np.frombuffer(self.tokens, dtype=np.int32)
+        return KindLengths(
+            len(words),
+            self.empty,
+            Spread.of(words) if len(words) else None,
+            Spread.of(tokens) if len(tokens) else None,
+            {budget: int((tokens > budget).sum()) for budget in TOKEN_BUDGETS},
+        )
+
+
+def text_lengths(
+    records: Iterable[Record],
+    encoder: "ImageTextEncoder",
+    *,
+    total: int | None = None,
+    show: bool = False,
+) -> TextLengths:
+    """Measure all texts in words and in tokens, before any cut.
+
+    Tokens are counted as the encoder counts them against its budget: start and end token
+    included. Only eight bytes a text are kept, so any number of records can be streamed.
+
+    Args:
+        records: such as `collection.records(fields=TEXT_FIELDS)`.
+        encoder: whose tokenizer counts; its weights do nothing.
+        total: number of records, for the time left.
+        show: whether to show progress.
+    """
+    lengths = {kind: _Lengths(encoder) for kind in TEXT_FIELDS}
+    with progress_bar("measuring texts", total, unit="records", show=show) as advance:
+        for record in records:
+            for kind, own in lengths.items():
+                for text in record.texts(kind):
+                    own.add(text)
+            advance()
+    return TextLengths(encoder.name, {kind: own.done() for kind, own in lengths.items()})

@@ -1,0 +1,313 @@
+"""The loop for one image: generate, score, regenerate; a pure function of the replies it gets.
+
+`annotate_image` is a generator: it yields the `Call` that it needs next and is sent the reply. It
+asks nothing itself, so that the same code runs against a server, replays a log after a kill, and
+tells a dry run what is still to be asked.
+"""
+
+import json
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+from paragrain.annotation.calls import Call, Failure, Kind, Reply, RequestFailed
+from paragrain.annotation.parsing import (
+    fold,
+    gives_itself_away,
+    parse_items,
+    parse_paragraph,
+    parse_score,
+)
+from paragrain.annotation.prompts import schema
+from paragrain.annotation.settings import AnnotationSettings
+from paragrain.collection import Record
+
+Answer = Reply | RequestFailed
+Asking = Generator[Call, Answer, Any]
+
+FIELDS: dict[Kind, str] = {
+    "captions": "generated",
+    "negatives": "negatives",
+    "paragraph": "paragraph",
+}
+"""The field of a record that each kind of text goes to."""
+
+
+@dataclass
+class Outcome:
+    """What became of one image.
+
+    Attributes:
+        id: the record's.
+        changes: new values of the record's fields, `annotation` among them; empty if there is
+            nothing new.
+        failures: for each kind of text that is not there or not scored, why.
+        asked: the kinds that this run was to write; the others came with the data.
+        score: of the kept paragraph, if one was written and scored.
+        attempts: paragraphs written.
+    """
+
+    id: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    asked: tuple[Kind, ...] = ()
+    score: int | None = None
+    attempts: int = 0
+
+    @property
+    def reason(self) -> str:
+        """All failures in one line."""
+        return "; ".join(f"{kind}: {why}" for kind, why in self.failures.items())
+
+
+def wanted_kinds(record: Record, settings: AnnotationSettings) -> tuple[Kind, ...]:
+    """The kinds of text to write for a record: those it lacks, or that an annotation wrote.
+
+    Texts that came with the data are never overwritten, unless `settings.replace` says so.
+    """
+    ours = provenance(record)
+    return tuple(
+        kind
+        for kind in settings.texts
+        if settings.replace or kind in ours or not getattr(record, FIELDS[kind])
+    )
+
+
+def provenance(record: Record) -> dict[str, Any]:
+    """What a record's `annotation` says, by kind of text; nothing if it is absent or garbled."""
+    try:
+        value = json.loads(record.annotation or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    return {kind: notes for kind, notes in value.items() if isinstance(notes, dict)}
+
+
+def annotate_image(
+    record: Record, content: str, settings: AnnotationSettings
+) -> Generator[Call, Answer, Outcome]:
+    """Write and judge the texts of one image.
+
+    Args:
+        record: what is known of the image; its own texts guide the models.
+        content: `images.content_hash` of the image; equal images get equal seeds.
+        settings: what to write, and when it is good enough.
+
+    Yields:
+        The next call. It has to be sent the reply, or the `RequestFailed` that ended it.
+
+    Returns:
+        The outcome; texts that cannot be had with certainty are missing there, with the reason.
+    """
+    loop = _Loop(record, content, settings)
+    outcome = Outcome(record.id, asked=wanted_kinds(record, settings))
+    notes = provenance(record)
+    for kind in outcome.asked:
+        write = loop.paragraph if kind == "paragraph" else loop.items
+        yield from write(kind, outcome, notes)
+    if outcome.changes:
+        outcome.changes["annotation"] = json.dumps(notes, ensure_ascii=False)
+    return outcome
+
+
+class _Loop:
+    """The state that the questions about one image share."""
+
+    def __init__(self, record: Record, content: str, settings: AnnotationSettings) -> None:
+        self.record = record
+        self.content = content
+        self.settings = settings
+        self.caption = record.captions[0] if record.captions else None
+        self.generated: list[str] = record.generated
+
+    def items(self, kind: Kind, outcome: Outcome, notes: dict[str, Any]) -> Asking:
+        """Ask for captions or hard negatives until enough different ones can be read."""
+        settings = self.settings
+        count = getattr(settings, kind)
+        taken = self._taken(kind)
+        kept: list[str] = []
+        failure: Failure | None = None
+        room = 1
+        for number in range(1, settings.tries + 1):
+            call = self._list_call(kind, count - len(kept), kept, number, room)
+            reply = yield call
+            if isinstance(reply, RequestFailed):
+                failure = Failure("request", str(reply))
+                break
+            read = parse_items(reply, call.count)
+            room *= 2 if read.failure and read.failure.kind == "cut" else 1
+            new = _different(read.items, taken, kind)
+            kept += new[: count - len(kept)]
+            if len(kept) == count:
+                break
+            repeated = len(new) < len(read.items)
+            failure = read.failure or Failure(
+                "repeated" if repeated else "too few", f"{len(kept)} of {count}"
+            )
+        if len(kept) < count:  # what is there already stays: it was paid for, and says its model
+            outcome.failures[kind] = failure or Failure("too few")
+            return
+        self._note(kind, notes, tries=number)
+        outcome.changes[FIELDS[kind]] = kept
+        if kind == "captions":
+            self.generated = kept
+
+    def paragraph(self, kind: Kind, outcome: Outcome, notes: dict[str, Any]) -> Asking:
+        """Write paragraphs until one scores above the threshold; keep the best."""
+        settings = self.settings
+        attempts: list[dict[str, Any]] = []
+        failure: Failure | None = None
+        for attempt in range(1, settings.attempts + 1):
+            text, tries, failed = yield from self._one_paragraph(attempt)
+            if text is None:
+                failure = failed
+                break
+            score: int | None = None
+            if settings.judge is not None:
+                score, failure = yield from score_paragraph(self.record, text, settings, attempt)
+            attempts.append({"text": text, "score": score, "tries": tries})
+            if settings.judge is None or (score is not None and score > settings.min_score):
+                break
+            if failure is not None and failure.kind == "request":
+                break
+        outcome.attempts = len(attempts)
+        if failure is not None and (not attempts or failure.kind == "request"):
+            outcome.failures[kind] = failure
+        if not attempts:
+            return
+        # The first of the best: a later one that scores the same has gained nothing.
+        best = max(attempts, key=lambda a: -1 if a["score"] is None else a["score"])
+        if best["score"] is None and settings.judge is not None and not outcome.failures.get(kind):
+            outcome.failures["judge"] = failure or Failure("unreadable")
+        outcome.score = best["score"]
+        outcome.changes |= {"paragraph": best["text"], "paragraph_score": best["score"]}
+        judge = settings.judge and settings.judge.name
+        kept = attempts.index(best) + 1
+        self._note(kind, notes, judge=judge, attempts=attempts, kept=kept)
+
+    def _one_paragraph(
+        self, attempt: int
+    ) -> Generator[Call, Answer, tuple[str | None, int, Failure | None]]:
+        """One paragraph that can be read, with the tries it took; or why there is none."""
+        settings = self.settings
+        prompt, _ = settings.prompts.generation("paragraph", self.caption)
+        failure: Failure | None = None
+        room = 1
+        for number in range(1, settings.tries + 1):
+            call = Call(
+                "paragraph",
+                self.record,
+                prompt,
+                attempt=attempt,
+                number=number,
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                max_tokens=settings.paragraph_tokens * room,
+            )
+            reply = yield self._seeded(call)
+            if isinstance(reply, RequestFailed):
+                return None, number, Failure("request", str(reply))
+            text = parse_paragraph(reply)
+            if isinstance(text, str):
+                return text, number, None
+            failure = text
+            room *= 2 if failure.kind == "cut" else 1
+        return None, settings.tries, failure
+
+    def _list_call(self, kind: Kind, count: int, known: list[str], number: int, room: int) -> Call:
+        settings = self.settings
+        prompt, json_prompt = settings.prompts.generation(kind, self.caption, count, known)
+        call = Call(
+            kind,
+            self.record,
+            prompt,
+            json_prompt,
+            schema(kind, count),
+            count=count,
+            number=number,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            max_tokens=getattr(settings, f"{kind}_tokens") * room,
+        )
+        return self._seeded(call)
+
+    def _seeded(self, call: Call) -> Call:
+        """Give a call the seed that follows from the image and the question."""
+        return replace(call, seed=call_seed(self.settings.seed, self.content, call))
+
+    def _taken(self, kind: Kind) -> set[str]:
+        """What the new texts may not say again: folded."""
+        texts = list(self.record.captions)
+        if kind == "negatives":
+            texts += self.generated
+        return {fold(text) for text in texts}
+
+    def _note(self, kind: str, notes: dict[str, Any], **more: Any) -> None:
+        """Write down who wrote the texts of a kind."""
+        model, version = self.settings.generator.name, self.settings.prompts.version
+        notes[kind] = {"model": model, "prompts": version, **more}
+
+
+def score_paragraph(
+    record: Record, text: str, settings: AnnotationSettings, attempt: int = 1
+) -> Generator[Call, Answer, tuple[int | None, Failure | None]]:
+    """Ask the judge for the score of a paragraph until one can be read.
+
+    Args:
+        record: what the paragraph is about.
+        text: the paragraph.
+        settings: of the run.
+        attempt: which paragraph of this image it is, from 1.
+
+    Returns:
+        The score, 0 to 10, or None and the reason.
+    """
+    failure: Failure | None = None
+    prompt, json_prompt = settings.prompts.judging(text)
+    for number in range(1, settings.tries + 1):
+        call = Call(
+            "judge",
+            record,
+            prompt,
+            json_prompt,
+            schema("judge", 0),
+            attempt=attempt,
+            number=number,
+            candidate=text,
+            # The same greedy question would bring the same unreadable answer.
+            temperature=0.0 if number == 1 else settings.temperature,
+            top_p=1.0 if number == 1 else settings.top_p,
+            max_tokens=settings.judge_tokens,
+        )
+        reply = yield replace(call, seed=call_seed(settings.seed, text, call))
+        if isinstance(reply, RequestFailed):
+            return None, Failure("request", str(reply))
+        score = parse_score(reply)
+        if isinstance(score, int):
+            return score, None
+        failure = score
+    return None, failure
+
+
+def call_seed(seed: int, content: str, call: Call) -> int:
+    """31 bits that are different for each question, attempt and try, and equal in every run.
+
+    >>> call = Call("paragraph", Record("7"), "Describe it.")
+    >>> call_seed(0, "ab", call) == call_seed(0, "ab", call) != call_seed(1, "ab", call)
+    True
+    """
+    parts = f"{seed} {content} {call.kind} {call.attempt} {call.number}"
+    return int.from_bytes(blake2b(parts.encode(), digest_size=4).digest(), "big") >> 1
+
+
+def _different(items: Iterable[str], taken: set[str], kind: Kind) -> list[str]:
+    """The items that say something new, which join `taken`."""
+    new = []
+    for item in items:
+        if fold(item) in taken or (kind == "negatives" and gives_itself_away(item)):
+            continue
+        taken.add(fold(item))
+        new.append(item)
+    return new

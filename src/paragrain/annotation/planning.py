@@ -1,0 +1,189 @@
+"""What an annotation run will take, without asking a model anything: `annotate --dry-run`."""
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from paragrain.annotation.asking import model_of
+from paragrain.annotation.calls import Call, Picture, Reply
+from paragrain.annotation.log import CallLog, call_key
+from paragrain.annotation.loop import annotate_image, wanted_kinds
+from paragrain.annotation.sending import prepare
+from paragrain.annotation.settings import AnnotationSettings
+from paragrain.collection import Collection, Record
+from paragrain.images import BadImage, content_hash
+from paragrain.progress import progress_bar
+
+CHARACTERS_A_TOKEN = 4
+PATCH = 28
+"""Pixels of a side of what becomes one image token, as Qwen2-VL counts them."""
+
+
+@dataclass
+class Plan:
+    """What is still to be asked.
+
+    Least means that every first reply can be read and every first paragraph is good enough; most,
+    that every paragraph is written `attempts` times. Replies that cannot be read come on top.
+
+    Attributes:
+        folder: the collection.
+        images: records that the run will look at.
+        complete: of them, those about which nothing is to be asked any more.
+        to_ask: images about which a model will be asked.
+        unusable: (id, reason) of images that cannot be sent.
+        calls: least and most requests.
+        prompt_tokens: least and most tokens to be read, estimated: a quarter of the characters,
+            and one for each 28 x 28 pixels of the image as it is sent.
+        completion_tokens: least and most tokens to be written, if all replies are as long as they
+            may be.
+        seconds: least and most at the given rate of requests; None if no rate is given.
+        cost: least and most at the given prices; None if no price is given.
+    """
+
+    folder: Path
+    images: int = 0
+    complete: int = 0
+    to_ask: int = 0
+    unusable: list[tuple[str, str]] = field(default_factory=list)
+    calls: tuple[int, int] = (0, 0)
+    prompt_tokens: tuple[int, int] = (0, 0)
+    completion_tokens: tuple[int, int] = (0, 0)
+    seconds: tuple[float, float] | None = None
+    cost: tuple[float, float] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+def plan(
+    collection: Collection,
+    settings: AnnotationSettings,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    rate: float | None = None,
+    prices: tuple[float, float] | None = None,
+    show: bool = True,
+) -> Plan:
+    """Find out what `annotate` with the same arguments will ask; nothing is written.
+
+    Args:
+        collection: what is to be annotated.
+        settings: how.
+        split: this split only.
+        limit: the first so many records only.
+        rate: requests a second that the servers answer.
+        prices: of a million tokens read, and of a million written, in any currency.
+        show: whether to show progress.
+    """
+    total = len(collection.ids(split))
+    total = total if limit is None else min(limit, total)
+    result = Plan(collection.folder, images=total)
+    records = islice(collection.records(split), total)
+    with (
+        CallLog(collection.folder / "annotation" / "calls", writing=False) as log,
+        progress_bar("looking at images", total, unit="images", show=show) as advance,
+        ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
+    ):
+        for chunk in _chunks(records, 16):
+            wanted = [record.id for record in chunk if wanted_kinds(record, settings)]
+            loaded = collection.get(wanted)
+            found = [loaded.get(record.id) for record in chunk]
+            looked_at = pool.map(partial(_look, collection, settings), found)
+            for record, (picture, content) in zip(chunk, looked_at, strict=True):
+                _count(result, record, picture, content, settings, log)
+                advance()
+    if rate:
+        result.seconds = (result.calls[0] / rate, result.calls[1] / rate)
+    if prices:
+        least, most = (
+            (p * prices[0] + c * prices[1]) / 1e6
+            for p, c in zip(result.prompt_tokens, result.completion_tokens, strict=True)
+        )
+        result.cost = (least, most)
+    return result
+
+
+def _chunks(records: Iterable[Record], size: int) -> Iterator[list[Record]]:
+    iterator = iter(records)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _look(
+    collection: Collection, settings: AnnotationSettings, record: Record | None
+) -> tuple[Picture | str | None, str]:
+    """The picture that would be sent, or why it cannot be, or None if nothing is to be written."""
+    if record is None:
+        return None, ""
+    try:
+        data = collection.image_bytes(record)
+        return prepare(data, settings.image), record.content or content_hash(data)
+    except BadImage as error:
+        return error.reason, ""
+
+
+def _count(
+    result: Plan,
+    record: Record,
+    picture: Picture | str | None,
+    content: str,
+    settings: AnnotationSettings,
+    log: CallLog,
+) -> None:
+    if picture is None:
+        result.complete += 1
+        return
+    if isinstance(picture, str):
+        result.unusable.append((record.id, picture))
+        return
+    both = [_missing(record, content, settings, log, score) for score in (10, 0)]
+    result.complete += not both[0]
+    result.to_ask += bool(both[0])
+    seen = ceil(picture.width / PATCH) * ceil(picture.height / PATCH)
+    for name, values in {
+        "calls": [len(calls) for calls in both],
+        "prompt_tokens": [
+            sum(seen + len(c.prompt) // CHARACTERS_A_TOKEN for c in calls) for calls in both
+        ],
+        "completion_tokens": [sum(c.max_tokens for c in calls) for calls in both],
+    }.items():
+        least, most = getattr(result, name)
+        setattr(result, name, (least + values[0], most + values[1]))
+
+
+def _missing(
+    record: Record, content: str, settings: AnnotationSettings, log: CallLog, score: int
+) -> list[Call]:
+    """The calls that the log does not answer, if every new paragraph scores `score`."""
+    loop = annotate_image(record, content, settings)
+    missing = []
+    answer: Reply | None = None
+    try:
+        while True:
+            call = next(loop) if answer is None else loop.send(answer)
+            answer = log.find(call_key(call, content, model_of(call, settings), settings.image))
+            if answer is None:
+                missing.append(call)
+                answer = _imagined(call, score)
+    except StopIteration:
+        return missing
+
+
+def _imagined(call: Call, score: int) -> Reply:
+    """A reply as it should be, of usual length."""
+    if call.kind == "judge":
+        return Reply(str(score))
+    if call.kind == "paragraph":
+        return Reply("There is something to be seen in the middle of this picture. " * 5)
+    words = "abcdefghijklmnopqrstuvwxyz"
+    items = [f"imagined {call.kind} about something {words[i]} here" for i in range(call.count)]
+    return Reply("\n".join(f"{i}. {item}" for i, item in enumerate(items, 1)))

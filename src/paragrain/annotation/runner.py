@@ -1,0 +1,271 @@
+"""Running the loop over many images at once: a bounded number of calls under way, in any order."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paragrain.annotation.asking import Asker, replay
+from paragrain.annotation.finished import recall, remember
+from paragrain.annotation.log import CallLog
+from paragrain.annotation.loop import Outcome, annotate_image, wanted_kinds
+from paragrain.annotation.report import AnnotationReport, ImageLog
+from paragrain.annotation.sending import prepare
+from paragrain.annotation.settings import AnnotationSettings
+from paragrain.collection import Collection, Record, update_records
+from paragrain.errors import ParagrainError
+from paragrain.images import BadImage, content_hash
+
+GIVE_UP_AFTER = 100
+"""Images in a row whose calls all fail, after which a run stops: the server is gone."""
+
+_CHUNK = 16  # records whose images are read at once
+
+
+@dataclass
+class _File:
+    """One Parquet file of the collection on its way."""
+
+    path: Path
+    report: AnnotationReport
+    waiting: int = 0
+    fed: bool = False
+    whole: bool = True  # all its records are looked at, and none has to be asked about again
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
+class _Work:
+    """One image that needs calls."""
+
+    record: Record
+    data: bytes
+    content: str
+    file: _File
+
+
+class Runner:
+    """Annotates files of a collection, in one process and one event loop."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        settings: AnnotationSettings,
+        log: CallLog,
+        report: AnnotationReport,
+        images: ImageLog,
+        run: str,
+        *,
+        split: str | None = None,
+        limit: int | None = None,
+        advance: Callable[[int], None] = lambda n: None,
+    ) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            collection: what to annotate.
+            settings: how.
+            log: where replies are kept, and found again.
+            report: counts what happens.
+            images: told of each image that is through, for others to read.
+            run: name of these settings.
+            split: annotate this split only.
+            limit: stop after so many records.
+            advance: called with the number of images that have come through.
+        """
+        self.collection, self.settings, self.log = collection, settings, log
+        self.report, self.images, self.advance = report, images, advance
+        self.name, self.split, self.limit = run, split, limit
+        self._ids = collection.files()
+        self._failures_in_a_row = 0
+        self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1))
+
+    async def run(self, files: Iterable[Path]) -> None:
+        """Annotate all records of some Parquet files, and write the texts into them.
+
+        A file is written as soon as all its records are through; when the run is stopped, by an
+        error or by hand, what is there is written too.
+
+        Raises:
+            ParagrainError: nothing more can be had from a model; what was had is written.
+        """
+        queue: asyncio.Queue[_Work | None] = asyncio.Queue(maxsize=2 * _CHUNK)
+        open_files: list[_File] = []
+        async with Asker(self.settings, self.log, self.report) as asker:
+            # A few more images than calls, so that a free place finds one that is decoded.
+            count = asker.in_flight + 2 * (os.cpu_count() or 1)
+            syncing = asyncio.create_task(self._sync_log())
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(count):
+                        group.create_task(self._work(queue, asker))
+                    group.create_task(self._feed(files, queue, open_files, count))
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+            finally:
+                syncing.cancel()
+                for file in open_files:
+                    await self._publish(file)
+                self._pool.shutdown()
+
+    async def _sync_log(self) -> None:
+        """Have the disk hold each reply within a second, without holding up the others."""
+        while True:
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(self.log.sync)
+
+    # --- images in -----------------------------------------------------------------------------
+
+    async def _feed(
+        self,
+        files: Iterable[Path],
+        queue: "asyncio.Queue[_Work | None]",
+        open_files: list[_File],
+        workers: int,
+    ) -> None:
+        """Put all images that need calls into the queue; settle those that need none."""
+        for path in files:
+            known = recall(self.collection.folder, path, self.name, self.split)
+            if known is not None and (self.limit is None or self.limit >= known.images):
+                self.limit = None if self.limit is None else self.limit - known.images
+                self.report.add(known)
+                self.advance(known.images)
+                continue
+            file = _File(path, AnnotationReport(self.collection.folder))
+            open_files.append(file)
+            try:
+                await self._feed_file(file, queue)
+            except ParagrainError as error:  # damaged: the others go on
+                self.report.failed.append((path.name, str(error)))
+                file.whole = False
+            file.fed = True
+            await self._close_if_through(file)
+            open_files[:] = [f for f in open_files if f.waiting or not f.fed]
+        for _ in range(workers):
+            await queue.put(None)
+
+    async def _feed_file(self, file: _File, queue: "asyncio.Queue[_Work | None]") -> None:
+        for chunk in await self._in_thread(self._chunks, file):
+            for work in await self._in_thread(self._read, chunk, file):
+                if isinstance(work, _Work):
+                    file.waiting += 1
+                    await queue.put(work)
+                else:
+                    self._settle(file, *work, replayed=True)
+
+    def _chunks(self, file: _File) -> list[list[Record]]:
+        """The records of a file, without images, a few at a time."""
+        ids = self._ids[file.path]
+        records = [
+            record
+            for record in self.collection.get(ids, images=False).values()
+            if self.split in (None, record.split)
+        ]
+        if self.limit is not None:
+            file.whole = len(records) <= self.limit
+            records = records[: self.limit]
+            self.limit -= len(records)
+        return [records[i : i + _CHUNK] for i in range(0, len(records), _CHUNK)]
+
+    def _read(
+        self, records: list[Record], file: _File
+    ) -> list[_Work | tuple[Record, Outcome | BadImage, int]]:
+        """What is to be done about some records: work, or what came of them already."""
+        settled: dict[str, tuple[Outcome, int]] = {}
+        for record in records:
+            if record.content is not None or not wanted_kinds(record, self.settings):
+                result, replies = replay(record, record.content or "", self.settings, self.log)
+                if isinstance(result, Outcome):
+                    settled[record.id] = result, replies
+                    self.report.reused += replies
+        loaded = self.collection.get(r.id for r in records if r.id not in settled)
+        works: list[_Work | tuple[Record, Outcome | BadImage, int]] = []
+        for record in records:
+            if record.id in settled:
+                works.append((record, *settled[record.id]))
+                continue
+            try:
+                data = self.collection.image_bytes(loaded[record.id])
+            except BadImage as error:
+                works.append((record, error, 0))
+                continue
+            works.append(_Work(record, data, record.content or content_hash(data), file))
+        return works
+
+    # --- images through ------------------------------------------------------------------------
+
+    async def _work(self, queue: "asyncio.Queue[_Work | None]", asker: Asker) -> None:
+        """Annotate one image after another."""
+        while (work := await queue.get()) is not None:
+            result: Outcome | BadImage
+            replies = 0
+            try:
+                picture = await self._in_thread(prepare, work.data, self.settings.image)
+            except BadImage as error:
+                result = error
+            else:
+                work.data = b""  # the picture is all that is needed from here on
+                loop = annotate_image(work.record, work.content, self.settings)
+                outcome, replies = await asker.drive(loop, work.content, picture)
+                self._watch(outcome)
+                result = outcome
+            work.file.waiting -= 1
+            self._settle(work.file, work.record, result, replies)
+            await self._close_if_through(work.file)
+
+    def _watch(self, outcome: Outcome) -> None:
+        """Stop the run if the server does nothing but fail."""
+        failed = [f for f in outcome.failures.values() if f.kind == "request"]
+        self._failures_in_a_row = self._failures_in_a_row + 1 if failed else 0
+        if self._failures_in_a_row >= GIVE_UP_AFTER:
+            raise ParagrainError(
+                f"{GIVE_UP_AFTER} images in a row failed, the last with {failed[0].detail}: see to "
+                "the server and run the same command again, which goes on from here"
+            )
+
+    # --- texts out -----------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        file: _File,
+        record: Record,
+        result: Outcome | BadImage,
+        replies: int,
+        *,
+        replayed: bool = False,
+    ) -> None:
+        """Count what came of one image, and keep its texts until its file is written."""
+        file.report.reused += replies
+        for report in (self.report, file.report):
+            if isinstance(result, BadImage):
+                report.count_skipped(record.id, result.reason)
+            else:
+                report.count_outcome(result)
+        if isinstance(result, BadImage):
+            self.images.skipped(record.id, result.reason)
+        else:
+            self.images.outcome(result, replayed=replayed)
+            file.whole &= not any(f.kind == "request" for f in result.failures.values())
+            if result.changes:
+                file.changes[record.id] = result.changes
+        self.advance(1)
+
+    async def _close_if_through(self, file: _File) -> None:
+        if file.fed and not file.waiting:
+            await self._publish(file)
+            if file.whole:
+                remember(self.collection.folder, file.path, self.name, self.split, file.report)
+
+    async def _publish(self, file: _File) -> None:
+        """Write the texts that are there into the collection."""
+        changes, file.changes = file.changes, {}
+        if changes:
+            self.report.changed += await asyncio.to_thread(
+                update_records, self.collection.folder, file.path, changes
+            )
+
+    async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)

@@ -1,0 +1,269 @@
+"""`paragrain annotate`: captions, hard negatives and judged paragraphs by two models."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from paragrain.cli.common import (
+    CollectionArgument,
+    DeviceOption,
+    JsonOption,
+    SplitOption,
+    end,
+    tell,
+)
+from paragrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from paragrain.annotation import AnnotationReport, AnnotationSettings, Plan
+
+
+class _RunByDefault(TyperGroup):
+    """`annotate photos ...` means `annotate run photos ...`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RunByDefault,
+    help="Write captions, hard negatives and judged paragraphs for a collection. "
+    "`paragrain annotate COLLECTION ...` is short for `paragrain annotate run COLLECTION ...`.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of an OpenAI-compatible server, such as http://localhost:8000/v1; the key "
+        "comes from OPENAI_API_KEY."
+    ),
+]
+_WHO = "The generator"
+_HOW = "How it is asked"
+_WHAT = "What is written"
+
+
+@app.command()
+def run(
+    collection: CollectionArgument,
+    endpoint: EndpointOption = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Name on the server, or a folder; may be left out where a server offers just one.",
+        ),
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="openai (any compatible server), transformers, or scenes.")
+    ] = "openai",
+    judge_endpoint: Annotated[
+        str | None, typer.Option(help="Address of the judge's server, if it is another one.")
+    ] = None,
+    judge: Annotated[
+        str, typer.Option(help="Model that scores the paragraphs, `same`, or `none`.")
+    ] = "same",
+    texts: Annotated[
+        str, typer.Option(help="Which of captions, negatives, paragraph to write.")
+    ] = "captions,negatives,paragraph",
+    min_score: Annotated[
+        int, typer.Option(help="A paragraph that scores this or less is written again.")
+    ] = 5,
+    attempts: Annotated[int, typer.Option(help="Most paragraphs an image; the best stays.")] = 3,
+    tries: Annotated[
+        int, typer.Option(help="Most times a question is asked until the reply can be read.")
+    ] = 3,
+    temperature: Annotated[
+        float, typer.Option(help="Of the generator; the judge is greedy.")
+    ] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Nucleus of the generator.")] = 0.9,
+    seed: Annotated[int, typer.Option(help="Of all sampling, where the model takes one.")] = 0,
+    prompts: Annotated[
+        Path | None, typer.Option(help="YAML with own templates; see the guide.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write anew texts that came with the data, too.")
+    ] = False,
+    structured: Annotated[
+        str, typer.Option(help="Hold the server to a JSON schema: auto, on, off.")
+    ] = "auto",
+    in_flight: Annotated[int, typer.Option(help="Most requests under way at each server.")] = 32,
+    timeout: Annotated[float, typer.Option(help="Seconds that one request may take.")] = 180.0,
+    patience: Annotated[
+        float, typer.Option(help="Seconds for which a failing request is tried again.")
+    ] = 900.0,
+    batch_size: Annotated[int, typer.Option(help="Images a batch, in this process.")] = 8,
+    device: DeviceOption = None,
+    max_side: Annotated[int, typer.Option(help="Longer side of an image as sent, pixels.")] = 1024,
+    errors: Annotated[
+        str, typer.Option(help="For scenes: rates such as false_caption=0.1,lenient=0.2.")
+    ] = "",
+    split: SplitOption = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first so many records, to try it out.")
+    ] = None,
+    runner: Annotated[str, typer.Option(help="local, or ray for many machines.")] = "local",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="For ray: processes; by default one a CPU.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(help="For --dry-run: requests a second, for the time.")
+    ] = None,
+    price_in: Annotated[
+        float | None, typer.Option(help="For --dry-run: price of a million tokens read.")
+    ] = None,
+    price_out: Annotated[
+        float | None, typer.Option(help="For --dry-run: price of a million tokens written.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Have a model write texts for each image, and a second one judge the paragraphs.
+
+    Stop it at any time; run it again to go on. No finished request is made twice.
+
+    Example: `paragrain annotate photos --endpoint http://localhost:8000/v1 --model
+    Qwen/Qwen2-VL-7B-Instruct --judge-endpoint http://localhost:8001/v1 --judge
+    meta-llama/Llama-3.2-11B-Vision-Instruct`
+    """
+    from paragrain import annotation
+    from paragrain.collection import Collection
+
+    source = Collection.open(collection)
+    common = {
+        "backend": backend,
+        "structured": structured,
+        "in_flight": in_flight,
+        "timeout": timeout,
+        "patience": patience,
+        "batch_size": batch_size,
+        "device": device,
+        "errors": _rates(errors),
+    }
+    if model is None and dry_run:
+        model = "any"
+    generator = {**common, **who(backend, endpoint, model)}
+    judging: dict[str, Any] | None = generator
+    if judge == "none":
+        judging = None
+    elif judge != "same" or judge_endpoint:
+        place = judge_endpoint or endpoint
+        judging = {**common, **who(backend, place, None if judge == "same" else judge)}
+    settings = annotation.make_settings(
+        generator=generator,
+        judge=judging,
+        texts=tuple(name.strip() for name in texts.split(",") if name.strip()),
+        min_score=min_score,
+        attempts=attempts,
+        tries=tries,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        replace=replace,
+        image={"max_side": max_side},
+        prompts=annotation.load_prompts(prompts) if prompts else annotation.PromptSet(),
+    )
+    if dry_run:
+        prices = None if price_in is None or price_out is None else (price_in, price_out)
+        planned = annotation.plan(
+            source, settings, split=split, limit=limit, rate=rate, prices=prices, show=not json
+        )
+        _tell_plan(planned, json)
+        end([*source.problems, *planned.unusable])
+        return
+    if runner not in ("local", "ray"):
+        raise UsageError(f"there is no runner {runner!r}: choose local or ray")
+    report = annotation.annotate(
+        source,
+        settings,
+        split=split,
+        limit=limit,
+        runner="ray" if runner == "ray" else "local",
+        workers=workers,
+        show=not json,
+    )
+    _tell_report(report, settings, json)
+    named_in = str(report.folder / "annotation" / "failed.jsonl")
+    end([*source.problems, *report.problems], named_in=named_in)
+
+
+def who(backend: str, endpoint: str | None, model: str | None) -> dict[str, Any]:
+    """Model and endpoint of a backend; a server that offers one model need not be told which."""
+    if backend == "scenes":
+        return {"model": "scenes"}
+    if backend == "transformers":
+        if model is None:
+            raise UsageError("--backend transformers needs --model: a folder, or a Hub name")
+        return {"model": model}
+    if model is None:
+        from paragrain.annotation import only_model
+
+        if endpoint is None and "OPENAI_API_KEY" not in os.environ:
+            raise UsageError(
+                "there is no model to ask: give the --endpoint of a server, or --backend "
+                "transformers and a --model"
+            )
+        model = only_model(endpoint)
+    return {"model": model, "endpoint": endpoint}
+
+
+def _rates(text: str) -> dict[str, float]:
+    rates = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        try:
+            rates[name.strip()] = float(value)
+        except ValueError:
+            raise UsageError(f"--errors takes NAME=RATE,..., not {part!r}") from None
+    return rates
+
+
+def _tell_plan(plan: "Plan", json: bool) -> None:
+    def span(values: tuple[float, float], form: str = ",.0f") -> str:
+        least, most = (format(value, form) for value in values)
+        return least if least == most else f"{least} to {most}"
+
+    lines = [
+        f"{plan.folder}: {plan.images:,} images, {plan.complete:,} complete, {plan.to_ask:,} to be "
+        f"asked about, {len(plan.unusable):,} that cannot be sent",
+        f"requests: {span(plan.calls)}",
+        f"tokens to be read, about: {span(plan.prompt_tokens)}; written, at most: "
+        f"{span(plan.completion_tokens)}",
+    ]
+    if plan.seconds:
+        hours = (plan.seconds[0] / 3600, plan.seconds[1] / 3600)
+        lines.append(f"hours at that rate: {span(hours, ',.1f')}")
+    if plan.cost:
+        lines.append(f"cost at those prices: {span(plan.cost, ',.2f')}")
+    tell(json, plan.as_json(), lines)
+
+
+def _tell_report(report: "AnnotationReport", settings: "AnnotationSettings", json: bool) -> None:
+    scored = sum(report.scores.values())
+    mean = sum(score * count for score, count in report.scores.items()) / scored if scored else None
+    weak = sum(count for score, count in report.scores.items() if score <= settings.min_score)
+    lines = [
+        f"{report.folder}: {report.images:,} images, {report.complete:,} complete "
+        f"({report.untouched:,} of them had all texts), {len(report.failed):,} failed, "
+        f"{len(report.skipped):,} not sent",
+        f"{report.calls:,} replies in {report.seconds:,.1f} s ({report.reused:,} more were in the "
+        f"log), {report.prompt_tokens:,} tokens read, {report.completion_tokens:,} written; "
+        f"{report.changed:,} records changed",
+    ]
+    if mean is not None:
+        lines.append(
+            f"paragraphs: mean score {mean:.2f}, {report.regenerated:,} written more than once, "
+            f"{weak:,} kept with {settings.min_score} or less"
+        )
+    lines += [f"note: {note}" for note in report.notes]
+    tell(json, report.as_json(), lines)

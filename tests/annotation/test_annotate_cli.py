@@ -1,0 +1,144 @@
+"""`paragrain annotate` as a user types it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paragrain.collection import Collection
+from paragrain.sources import import_scenes
+
+from .photos import judged, sha_of
+
+Cli = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_generator_and_judge_on_servers(paragrain: Cli, photos: Path, stub: Any) -> None:
+    stub.script(rules=[judged(8)])
+    done = paragrain(
+        "annotate", photos, "--endpoint", stub.url, "--model", "writer",
+        "--judge-endpoint", stub.url, "--judge", "scorer", "--in-flight", 4,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "8 images, 8 complete" in done.out
+    assert "mean score 8.00" in done.out
+    record = next(iter(Collection.open(photos).records()))
+    assert json.loads(record.annotation or "")["paragraph"]["judge"] == "scorer"
+    again = paragrain("annotate", "run", photos, "--endpoint", stub.url, "--model", "writer",
+                      "--judge", "scorer", "--json")  # fmt: skip
+    assert (again.code, again.json["calls"], again.json["reused"]) == (0, 0, 32)
+
+
+def test_a_server_with_one_model_need_not_be_told_which(
+    paragrain: Cli, photos: Path, stub: Any
+) -> None:
+    stub.script(models=["the-only-one"])
+    done = paragrain("annotate", photos, "--endpoint", stub.url, "--limit", 1, "--json")
+    assert done.code == 0, done.err
+    record = next(iter(Collection.open(photos).records()))
+    assert json.loads(record.annotation or "")["paragraph"]["model"] == "the-only-one"
+
+
+def test_failures_are_named_and_end_with_3(paragrain: Cli, photos: Path, stub: Any) -> None:
+    sick = Collection.open(photos).ids()[3]
+    stub.script(
+        rules=[{"match": {"image_sha": sha_of(photos, sick)}, "do": {"status": 400}}, judged(8)]
+    )
+    done = paragrain("annotate", photos, "--endpoint", stub.url, "--model", "m", "--patience", 0.2)
+    assert done.code == 3
+    assert f"{sick}: captions: request (400" in done.err
+    assert "7 complete" in done.out
+    told = paragrain("annotate", "status", photos)
+    assert told.code == 0
+    assert "7 of 8 images complete, 1 failed, 0 to come" in told.out
+    assert "failed 1: captions: request (400" in told.out
+    value = paragrain("annotate", "status", photos, "--json").json
+    assert (value["complete"], value["scores"]) == (7, {"8": 7})
+
+
+def test_dry_run_asks_nothing_and_writes_nothing(paragrain: Cli, photos: Path, stub: Any) -> None:
+    told = paragrain(
+        "annotate", "--dry-run", photos, "--rate", 2, "--price-in", 1, "--price-out", 2
+    )
+    assert told.code == 0, told.err
+    assert "requests: 32 to 64" in told.out
+    assert "hours at that rate" in told.out
+    assert "cost at those prices" in told.out
+    assert stub.counters()["requests"] == 0
+    assert not (photos / "annotation").exists()
+
+
+def test_check_and_stats(paragrain: Cli, photos: Path, stub: Any) -> None:
+    common = ("--endpoint", stub.url, "--model")
+    assert paragrain("annotate", photos, *common, "writer").code == 0
+    found = paragrain("annotate", "check", photos, *common, "third", "--sample", 6)
+    assert found.code == 0, found.err
+    assert "writer against third" in found.out
+    assert "Spearman" in found.out
+    told = paragrain("annotate", "stats", photos)
+    assert told.code == 0, told.err
+    folder = photos / "annotation" / "stats"
+    assert str(folder / "index.html") in told.out
+    names = {"token_lengths", "scores", "attempts", "agreement"}
+    assert {path.stem for path in folder.glob("*.png")} == names
+    value = paragrain("annotate", "stats", photos, "--json").json
+    assert value["judges"] == ["writer", "third"]
+    assert value["annotation"]["annotated"]["paragraph"] == 8
+
+
+def test_scenes_and_truth(paragrain: Cli, tmp_path: Path) -> None:
+    import_scenes(tmp_path / "world", size=12, seed=2, show=False)
+    done = paragrain(
+        "annotate", tmp_path / "world", "--backend", "scenes", "--replace", "--split", "train",
+        "--errors", "false_caption=1,true_negative=1",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    told = paragrain("annotate", "truth", tmp_path / "world", "--split", "train", "--json")
+    rows = {row[0]: row for row in told.json["tables"][0]["rows"]}
+    assert rows["captions that are false"][1:3] == [60, 60]
+    assert rows["hard negatives that are true"][1:3] == [60, 60]
+    assert rows["faultless paragraphs"][1:3] == [12, 12]
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ((), "there is no model to ask"),
+        (("--backend", "transformers"), "needs --model"),
+        (("--backend", "vllm", "--model", "m"), "backend is 'vllm'"),
+        (("--model", "m", "--endpoint", "x", "--attempts", "0"), "attempts is 0"),
+        (("--model", "m", "--endpoint", "localhost:1"), "no address of a server"),
+        (("--model", "m", "--endpoint", "x", "--texts", "captions,poems"), "'poems'"),
+        (("--model", "m", "--endpoint", "x", "--texts", ""), "at least one"),
+        (("--model", "m", "--endpoint", "x", "--runner", "dask"), "no runner 'dask'"),
+        (("--backend", "scenes", "--errors", "lenient"), "NAME=RATE"),
+        (("--backend", "scenes", "--errors", "lazy=0.1"), "lazy"),
+        (("--model", "m", "--prompts", "none.yaml"), "cannot be read"),
+        (("--model", "m", "--split", "none", "--endpoint", "http://127.0.0.1:9"), "no split"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    paragrain: Cli, photos: Path, args: tuple[str, ...], reason: str
+) -> None:
+    done = paragrain("annotate", photos, *args)
+    assert done.code == 2
+    assert reason in done.err
+    assert done.err.startswith("paragrain: ")
+    assert len(done.err.strip().splitlines()) == 1
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("verb", ["run", "status", "check", "stats", "truth"])
+def test_every_verb_has_help_with_an_example(paragrain: Cli, verb: str) -> None:
+    told = paragrain("annotate", verb, "--help")
+    assert told.code == 0
+    assert "Example" in told.out
+    assert paragrain("annotate", "--help").code == 0

@@ -1,0 +1,99 @@
+"""Shards over a Ray cluster: the same result as in one process, also when a worker dies."""
+
+import io
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from paragrain.annotation import AnnotationSettings, BackendSettings, annotate
+from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
+from paragrain.errors import ParagrainError
+
+ray = pytest.importorskip("ray", reason="needs Ray: pip install 'paragrain[ray]'")
+
+FILES, ROWS = 6, 4
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield
+    ray.shutdown()
+
+
+def make_world(folder: Path) -> Path:
+    """A collection of six Parquet files with four pictures each."""
+
+    def item(number: int) -> Item:
+        def make() -> Record:
+            pixels = np.random.default_rng(number).integers(0, 255, (30, 30, 3), np.uint8)
+            buffer = io.BytesIO()
+            Image.fromarray(pixels).save(buffer, "PNG")
+            return Record(f"{number:02d}", ImageRef(buffer.getvalue()), captions=[f"no. {number}"])
+
+        return Item(f"{number:02d}", "1", make)
+
+    items = [item(number) for number in range(FILES * ROWS)]
+    write_collection(folder, items, name="w", source="w", shard_rows=ROWS, show=False)
+    assert len(Collection.open(folder).files()) == FILES
+    return folder
+
+
+def kill_a_worker(seen: list[int]) -> None:
+    """Kill one of the processes that annotate, as soon as there is one that works."""
+    for _ in range(600):
+        for process in psutil.process_iter(["cmdline"]):
+            if "ray::_Annotator.annotate" in " ".join(process.info["cmdline"] or []):
+                time.sleep(0.3)
+                os.kill(process.pid, signal.SIGKILL)
+                seen.append(process.pid)
+                return
+        time.sleep(0.05)
+
+
+def test_two_workers_one_of_which_is_killed(cluster: None, tmp_path: Path, stub: Any) -> None:
+    folder = make_world(tmp_path / "world")
+    local = Path(shutil.copytree(folder, tmp_path / "local"))
+    model = BackendSettings(model="stub", endpoint=stub.url, in_flight=2)
+    settings = AnnotationSettings(generator=model, judge=model)
+    annotate(Collection.open(local), settings, show=False)
+    needed = stub.counters()["requests"]
+
+    stub.script(latency=0.1)
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_a_worker, args=(killed,))
+    killer.start()
+    report = annotate(Collection.open(folder), settings, runner="ray", workers=2, show=False)
+    killer.join()
+    assert killed
+    assert (report.images, report.complete, report.problems) == (24, 24, [])
+    assert list(Collection.open(folder).records()) == list(Collection.open(local).records())
+    counts = stub.counters()
+    assert counts["distinct"] == needed
+    assert counts["requests"] <= needed + model.in_flight
+    assert counts["most_in_flight"] <= 2 * model.in_flight
+
+    stub.script()
+    again = annotate(Collection.open(folder), settings, runner="ray", workers=2, show=False)
+    assert (again.complete, stub.counters()["requests"]) == (24, 0)
+    limited = annotate(Collection.open(folder), settings, runner="ray", limit=6, show=False)
+    assert limited.images == 6
+
+
+def test_an_error_of_a_worker_is_one_sentence(cluster: None, tmp_path: Path, stub: Any) -> None:
+    folder = make_world(tmp_path / "world")
+    stub.rule({}, status=401)
+    model = BackendSettings(model="stub", endpoint=stub.url)
+    settings = AnnotationSettings(generator=model)
+    with pytest.raises(ParagrainError, match="OPENAI_API_KEY"):
+        annotate(Collection.open(folder), settings, runner="ray", workers=1, show=False)

@@ -1,6 +1,7 @@
 """Small collections and settings for whole runs."""
 
 import hashlib
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from PIL import Image
 from paragrain.annotation import AnnotationReport, AnnotationSettings, BackendSettings, annotate
 from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import ImageRule
-from paragrain.collection import Collection
+from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
 from paragrain.sources import import_folder
 
 
@@ -24,6 +25,30 @@ def make_photos(folder: Path, count: int) -> Path:
         (images / f"{number:02d}.txt").write_text(f"picture of noise number {number}")
     import_folder(images, folder / "photos", show=False)
     return folder / "photos"
+
+
+def world_items(count: int) -> list[Item]:
+    """Records of pictures of noise, for a collection of many Parquet files."""
+
+    def item(number: int) -> Item:
+        def make() -> Record:
+            pixels = np.random.default_rng(number).integers(0, 255, (30, 30, 3), np.uint8)
+            buffer = io.BytesIO()
+            Image.fromarray(pixels).save(buffer, "PNG")
+            return Record(f"{number:03d}", ImageRef(buffer.getvalue()), captions=[f"no. {number}"])
+
+        return Item(f"{number:03d}", "1", make)
+
+    return [item(number) for number in range(count)]
+
+
+def make_world(folder: Path, *, files: int, rows: int) -> Path:
+    """A collection of `files` Parquet files with `rows` pictures each."""
+    place = folder / "world"
+    items = world_items(files * rows)
+    write_collection(place, items, name="w", source="w", shard_rows=rows, show=False)
+    assert len(Collection.open(place).files()) == files
+    return place
 
 
 def settings_for(stub: Any, **changes: Any) -> AnnotationSettings:

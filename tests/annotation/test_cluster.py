@@ -1,6 +1,5 @@
 """Shards over a Ray cluster: the same result as in one process, also when a worker dies."""
 
-import io
 import os
 import shutil
 import signal
@@ -10,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
-from PIL import Image
 
 from paragrain.annotation import AnnotationSettings, BackendSettings, annotate
-from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
+from paragrain.collection import Collection
 from paragrain.errors import ParagrainError
+
+from .photos import make_world
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'paragrain[ray]'")
 
@@ -29,24 +28,6 @@ def cluster() -> Iterator[None]:
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
     ray.shutdown()
-
-
-def make_world(folder: Path) -> Path:
-    """A collection of six Parquet files with four pictures each."""
-
-    def item(number: int) -> Item:
-        def make() -> Record:
-            pixels = np.random.default_rng(number).integers(0, 255, (30, 30, 3), np.uint8)
-            buffer = io.BytesIO()
-            Image.fromarray(pixels).save(buffer, "PNG")
-            return Record(f"{number:02d}", ImageRef(buffer.getvalue()), captions=[f"no. {number}"])
-
-        return Item(f"{number:02d}", "1", make)
-
-    items = [item(number) for number in range(FILES * ROWS)]
-    write_collection(folder, items, name="w", source="w", shard_rows=ROWS, show=False)
-    assert len(Collection.open(folder).files()) == FILES
-    return folder
 
 
 def kill_a_worker(seen: list[int]) -> None:
@@ -62,7 +43,7 @@ def kill_a_worker(seen: list[int]) -> None:
 
 
 def test_two_workers_one_of_which_is_killed(cluster: None, tmp_path: Path, stub: Any) -> None:
-    folder = make_world(tmp_path / "world")
+    folder = make_world(tmp_path, files=FILES, rows=ROWS)
     local = Path(shutil.copytree(folder, tmp_path / "local"))
     model = BackendSettings(model="stub", endpoint=stub.url, in_flight=2)
     settings = AnnotationSettings(generator=model, judge=model)
@@ -91,7 +72,7 @@ def test_two_workers_one_of_which_is_killed(cluster: None, tmp_path: Path, stub:
 
 
 def test_an_error_of_a_worker_is_one_sentence(cluster: None, tmp_path: Path, stub: Any) -> None:
-    folder = make_world(tmp_path / "world")
+    folder = make_world(tmp_path, files=FILES, rows=ROWS)
     stub.rule({}, status=401)
     model = BackendSettings(model="stub", endpoint=stub.url)
     settings = AnnotationSettings(generator=model)

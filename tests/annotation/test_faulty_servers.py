@@ -4,13 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from paragrain.annotation import runner as runner_module
+from paragrain.annotation import runs as runs_module
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError
 
-from .photos import judged, run, settings_for, sha_of
+from .photos import judged, make_world, run, settings_for, sha_of
 
 COUNT = 8
 
@@ -126,5 +128,69 @@ def test_a_server_that_is_gone_stops_the_run(
     monkeypatch.setattr(runner_module, "GIVE_UP_AFTER", 3)
     settings = settings_for(stub)
     gone = settings.generator.model_copy(update={"endpoint": "http://127.0.0.1:9/v1"})
-    with pytest.raises(ParagrainError, match=r"3 images in a row failed.*run the same command"):
+    with pytest.raises(
+        ParagrainError, match=r"3 images in a row got no answer.*run the same command"
+    ):
         run(photos, settings.model_copy(update={"generator": gone}))
+
+
+def test_images_that_failed_before_do_not_stop_a_run(
+    photos: Path, stub: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sick = Collection.open(photos).ids()[2:6]
+    rules = [
+        {"match": {"image_sha": sha_of(photos, name)}, "do": {"status": status}}
+        for name, status in zip(sick, (500, 500, 400, 400), strict=True)
+    ]
+    stub.script(rules=rules)
+    first = run(photos, settings_for(stub))
+    assert sorted(name for name, _ in first.failed) == sorted(sick)
+    monkeypatch.setattr(runner_module, "GIVE_UP_AFTER", 2)
+    again = run(photos, settings_for(stub))  # only sick ones are left, and come in a row
+    assert sorted(name for name, _ in again.failed) == sorted(sick)
+
+
+def test_a_run_that_is_stopped_leaves_the_list_of_what_failed(photos: Path, stub: Any) -> None:
+    sick = Collection.open(photos).ids()[0]
+    stub.script(
+        rules=[
+            {"match": {"image_sha": sha_of(photos, sick)}, "do": {"status": 400}},
+            {"match": {"kind": "judge"}, "do": {"status": 401}},
+        ]
+    )
+    settings = settings_for(stub)
+    slow = settings.judge.model_copy(update={"in_flight": 1}) if settings.judge else None
+    with pytest.raises(ParagrainError, match="OPENAI_API_KEY"):
+        run(photos, settings.model_copy(update={"judge": slow}))
+    lines = (photos / "annotation" / "failed.jsonl").read_text().splitlines()
+    assert sick in {json.loads(line)["id"] for line in lines}
+
+
+def test_a_damaged_file_is_named_and_the_others_are_done(tmp_path: Path, stub: Any) -> None:
+    folder = make_world(tmp_path, files=3, rows=4)
+    second = folder / "records" / "part-00001.parquet"
+    group = pq.read_metadata(second).row_group(0)
+    columns = {group.column(n).path_in_schema: group.column(n) for n in range(group.num_columns)}
+    start = columns["image.bytes"].data_page_offset
+    data = bytearray(second.read_bytes())
+    data[start : start + 100] = bytes(100)
+    second.write_bytes(data)
+    for calls in (32, 0):
+        stub.script(rules=[judged(9)])
+        report = run(folder, settings_for(stub))
+        assert [name for name, _ in report.failed] == [second.name]
+        assert report.complete == 8
+        assert stub.counters()["requests"] == calls
+
+
+def test_a_dead_server_is_told_while_it_is_waited_for(
+    photos: Path, stub: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(runs_module, "TROUBLE_SECONDS", 0.1)
+    settings = settings_for(stub)
+    gone = settings.generator.model_copy(
+        update={"endpoint": "http://127.0.0.1:9/v1", "patience": 2.0}
+    )
+    report = run(photos, settings.model_copy(update={"generator": gone}), limit=1)
+    assert report.failed[0][1].startswith("captions: unanswered (no connection to")
+    assert "waiting for the server: no connection to http://127.0.0.1:9/v1" in caplog.text

@@ -88,8 +88,8 @@ def test_millions_of_keys_stay_small_and_are_found(
 
 @pytest.mark.parametrize(
     "changed",
-    [{"prompt": "Describe."}, {"temperature": 0.5}, {"top_p": 0.5}, {"max_tokens": 7}, {"seed": 4},
-     {"kind": "judge"}],
+    [{"prompt": "Describe."}, {"json_prompt": "{}"}, {"temperature": 0.5}, {"top_p": 0.5},
+     {"max_tokens": 7}, {"seed": 4}, {"kind": "judge"}],
 )  # fmt: skip
 def test_the_key_changes_with_all_that_a_reply_depends_on(changed: dict[str, object]) -> None:
     first = call_key(CALL, "ab", "model", RULE)
@@ -101,7 +101,7 @@ def test_the_key_changes_with_image_model_and_rule_but_not_with_the_record() -> 
     assert call_key(CALL, "cd", "model", RULE) != first
     assert call_key(CALL, "ab", "other", RULE) != first
     assert call_key(CALL, "ab", "model", ImageRule(max_side=512)) != first
-    same_image = replace(CALL, record=Record("8", generated=["x"]), json_prompt="x", schema={})
+    same_image = replace(CALL, record=Record("8", generated=["x"]), schema={})
     assert call_key(same_image, "ab", "model", RULE) == first
 
 

@@ -20,7 +20,7 @@ class Asker:
     """Answers calls; use it as an asynchronous context manager.
 
     Attributes:
-        in_flight: calls that all models together work on at once.
+        report: where replies are counted.
     """
 
     def __init__(
@@ -36,8 +36,16 @@ class Asker:
     @property
     def in_flight(self) -> int:
         """Calls that all models together work on at once."""
-        backends = {id(b): b for b in (self._generator, self._judge) if b is not None}
-        return sum(backend.in_flight for backend in backends.values())
+        return sum(backend.in_flight for backend in self._backends)
+
+    @property
+    def trouble(self) -> str:
+        """Why calls are waiting just now; empty if none is."""
+        return next((backend.trouble for backend in self._backends if backend.trouble), "")
+
+    @property
+    def _backends(self) -> list[Backend]:
+        return list({id(b): b for b in (self._generator, self._judge) if b is not None}.values())
 
     async def __aenter__(self) -> "Asker":
         """Open the models; a judge that is the generator shares its connection and its places."""
@@ -49,9 +57,14 @@ class Asker:
 
     async def __aexit__(self, *error: object) -> None:
         """Close the models; what they have to say goes to the report."""
-        for backend in {id(b): b for b in (self._generator, self._judge) if b}.values():
-            self.report.notes += [n for n in backend.notes if n not in self.report.notes]
+        self.collect_notes()
+        for backend in self._backends:
             await backend.close()
+
+    def collect_notes(self) -> None:
+        """Put what the models have to say into the report."""
+        for backend in self._backends:
+            self.report.notes += [n for n in backend.notes if n not in self.report.notes]
 
     def _open(self, settings: BackendSettings) -> Backend:
         backend = make_backend(settings)

@@ -91,7 +91,8 @@ class Failure:
 
     | kind | what happened |
     |---|---|
-    | request | the server refused or never answered |
+    | request | the server refuses this request for good |
+    | unanswered | the server could not be reached, or was busy for too long |
     | empty | no content, no choices |
     | cut | the reply ends in the middle, at the token limit |
     | refusal | the model declines |
@@ -100,8 +101,15 @@ class Failure:
     | repeated | too few items, since some say the same or equal a correct caption |
     """
 
-    kind: Literal["request", "empty", "cut", "refusal", "unreadable", "too few", "repeated"]
+    kind: Literal[
+        "request", "unanswered", "empty", "cut", "refusal", "unreadable", "too few", "repeated"
+    ]
     detail: str = ""
+
+    @property
+    def passing(self) -> bool:
+        """Whether the next run may well have an answer."""
+        return self.kind in ("request", "unanswered")
 
     def __str__(self) -> str:
         """`unreadable (no numbered list)`."""
@@ -114,9 +122,16 @@ class RequestFailed(ParagrainError):
     Attributes:
         everywhere: every other call will fail for the same reason (a wrong key, an unknown
             model): the run has to stop.
+        unanswered: it failed in passing, for longer than is waited for.
     """
 
-    def __init__(self, reason: str, *, everywhere: bool = False):
+    def __init__(self, reason: str, *, everywhere: bool = False, unanswered: bool = False):
         """Keep the reason."""
         super().__init__(reason)
         self.everywhere = everywhere
+        self.unanswered = unanswered
+
+    @property
+    def failure(self) -> Failure:
+        """The same as a `Failure`."""
+        return Failure("unanswered" if self.unanswered else "request", str(self))

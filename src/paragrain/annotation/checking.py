@@ -20,6 +20,8 @@ from paragrain.files import write_json
 from paragrain.images import BadImage, content_hash
 from paragrain.progress import progress_bar
 
+_LONGEST_NAME = 100  # bytes, of a file's name
+
 
 @dataclass
 class Check:
@@ -89,7 +91,7 @@ def check(
             f"{collection.place(split)} has no scored paragraphs: run `paragrain annotate` first"
         )
     settings = AnnotationSettings(
-        generator=judge, judge=judge, seed=seed, tries=tries, prompts=prompts or PromptSet()
+        generator=judge, judge=judge, tries=tries, prompts=prompts or PromptSet()
     )
     folder = collection.folder / "annotation"
     report = AnnotationReport(collection.folder)
@@ -133,10 +135,10 @@ def check(
     stored = [records[id].paragraph_score for id in ids]
     first = [score if score in range(11) else None for score in stored]
     second = [scores.get(id) for id in ids]
-    judges = {provenance(r).get("paragraph", {}).get("judge") for r in records.values()}
+    judges = {str(provenance(r).get("paragraph", {}).get("judge")) for r in records.values()}
     result = Check(
         judge.name,
-        sorted(str(name) for name in judges if name),
+        sorted(judges - {"None"}),
         agreement(first, second, seed=seed),
         list(zip(ids, first, second, strict=True)),
         folder / f"check-{_file_name(judge.name)}.json",
@@ -152,4 +154,8 @@ def _file_name(model: str) -> str:
     >>> _file_name("meta-llama/Llama-3.2-11B")
     'meta-llama-Llama-3.2-11B'
     """
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in model)
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in model)
+    if len(name.encode()) <= _LONGEST_NAME:
+        return name
+    start = name.encode("ascii", "ignore").decode()[:_LONGEST_NAME]
+    return f"{start}-{content_hash(model.encode())[:8]}"

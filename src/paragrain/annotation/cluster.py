@@ -1,18 +1,25 @@
 """The same work on many machines: Parquet files spread over the actors of a Ray cluster."""
 
+import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from paragrain.annotation.report import AnnotationReport
+from paragrain.annotation.asking import Asker
+from paragrain.annotation.log import CallLog
+from paragrain.annotation.report import AnnotationReport, ImageLog
+from paragrain.annotation.runner import Runner
 from paragrain.annotation.settings import AnnotationSettings
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError, UsageError
+
+MOST_DEATHS = 20
+"""Deaths of one actor after which the run stops: the cause is not the machine."""
 
 
 def annotate_on_ray(
     collection: Collection,
     settings: AnnotationSettings,
+    run: str,
     report: AnnotationReport,
     split: str | None,
     limit: int | None,
@@ -23,7 +30,9 @@ def annotate_on_ray(
 
     The folder of the collection has to be at the same path on all machines, and the key in the
     environment of each. A file belongs to one actor at a time, so that nobody else writes it; if
-    an actor dies, another one takes the file up, and finds in the log what had been answered.
+    an actor dies, it is started again and takes the file up, and finds in the log what had been
+    answered. An actor keeps its models open from file to file; one with a model in its process has
+    a GPU of its own, if the cluster has any.
 
     Raises:
         UsageError: Ray is not installed.
@@ -35,11 +44,17 @@ def annotate_on_ray(
         raise UsageError("the runner `ray` needs Ray: pip install 'paragrain[ray]'") from None
     if not ray.is_initialized():
         ray.init(log_to_driver=False)  # joins the cluster of RAY_ADDRESS, or starts one here
+    has = ray.cluster_resources()
+    local = "transformers" in (settings.generator.backend, getattr(settings.judge, "backend", ""))
+    gpus = 1 if local and has.get("GPU") else 0
+    places = int(has.get("GPU" if gpus else "CPU", 1))
     parts = _parts(collection, split, limit)
-    count = min(len(parts), workers or int(ray.cluster_resources().get("CPU", 1)))
-    actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(_Annotator)
+    count = min(len(parts), workers or max(1, places))
+    actor = ray.remote(
+        num_cpus=1, num_gpus=gpus, max_restarts=MOST_DEATHS, max_task_retries=MOST_DEATHS
+    )(_Annotator)
     folder = str(collection.folder.resolve())
-    actors = [actor.remote(folder, settings.model_dump_json(), split) for _ in range(count)]
+    actors = [actor.remote(folder, settings.model_dump_json(), run, split) for _ in range(count)]
     waiting = list(reversed(parts))
     busy: dict[Any, Any] = {}
     try:
@@ -57,6 +72,11 @@ def annotate_on_ray(
         if isinstance(error.cause, ParagrainError):
             raise error.cause from None
         raise
+    except ray.exceptions.RayActorError as error:
+        raise ParagrainError(
+            f"a worker of the Ray cluster died {MOST_DEATHS} times: see to its log, and run the "
+            "same command again to go on"
+        ) from error
     finally:
         for one in [*actors, *busy.values()]:
             ray.kill(one)
@@ -78,19 +98,34 @@ def _parts(
 class _Annotator:
     """What runs in each actor."""
 
-    def __init__(self, folder: str, settings: str, split: str | None) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str, settings: str, run: str, split: str | None) -> None:
+        self.collection = Collection.open(folder)
         self.settings = AnnotationSettings.model_validate_json(settings)
-        self.split = split
+        self.run, self.split = run, split
+        place = self.collection.folder / "annotation"
+        self.log, self.images = CallLog(place / "calls"), ImageLog(place / "images", run)
+        self.loop = asyncio.Runner()
+        self.asker: Asker | None = None
 
     def annotate(self, name: str, limit: int | None) -> AnnotationReport:
         """Annotate one Parquet file."""
-        from paragrain.annotation.runs import annotate_files
-
-        collection = Collection.open(self.folder)
-        path = self.folder / "records" / name
-        report = AnnotationReport(self.folder)
-        annotate_files(
-            collection, self.settings, [path], report, self.split, limit, lambda *a, **k: None
+        report = AnnotationReport(self.collection.folder)
+        if self.asker is None:  # here, where an error is the task's and not the actor's
+            asker = Asker(self.settings, self.log, report)
+            self.asker = self.loop.run(asker.__aenter__())
+        self.asker.report = report
+        runner = Runner(
+            self.collection,
+            self.settings,
+            self.log,
+            report,
+            self.images,
+            self.run,
+            split=self.split,
+            limit=limit,
+            advance=lambda images: None,
+            trouble=lambda trouble: None,
         )
+        path = self.collection.folder / "records" / name
+        self.loop.run(runner.run([path], self.asker))
         return report

@@ -1,6 +1,7 @@
 """Which Parquet files a run is through with, so that going on takes no look at their records."""
 
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paragrain.annotation.report import AnnotationReport
+from paragrain.annotation.sending import RULE_VERSION
 from paragrain.collection.shards import footer_fingerprint
 from paragrain.files import read_json, write_json
 
@@ -27,7 +29,7 @@ def remember(
     """
     fingerprint = _fingerprint(file)
     if fingerprint is not None:
-        value = {"run": run, "split": split, "fingerprint": fingerprint, "report": report.as_json()}
+        value = {"known": _known(run, split, fingerprint), "report": report.as_json()}
         write_json(_note(folder, file), value)
 
 
@@ -35,12 +37,17 @@ def recall(folder: Path, file: Path, run: str, split: str | None) -> AnnotationR
     """What became of a file's records, if this run is through with it and nothing has changed."""
     try:
         value = read_json(_note(folder, file))
-        known = (value["run"], value["split"], value["fingerprint"])
-        if known != (run, split, _fingerprint(file)):
+        if value["known"] != _known(run, split, _fingerprint(file)):
             return None
         return _report(folder, value["report"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _known(run: str, split: str | None, fingerprint: str | None) -> dict[str, Any]:
+    """All that a file's outcome depends on; a new release may read replies otherwise."""
+    release = f"{version('paragrain')} {RULE_VERSION}"
+    return {"run": run, "split": split, "fingerprint": fingerprint, "release": release}
 
 
 def _note(folder: Path, file: Path) -> Path:

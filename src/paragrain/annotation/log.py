@@ -5,6 +5,7 @@ as it came, under a key made of everything that the reply depends on. Each proce
 of its own and reads those of all, so that nothing is ever written into a file that a kill has torn.
 """
 
+import errno
 import json
 import os
 import threading
@@ -38,6 +39,7 @@ def call_key(call: Call, content: str, model: str, rule: ImageRule) -> str:
         model,
         call.kind,
         call.prompt,
+        call.json_prompt,
         call.temperature,
         call.top_p,
         call.max_tokens,
@@ -79,15 +81,15 @@ class CallLog:
         if place is None:
             return None
         number, offset = place
-        with self._paths[number].open("rb") as file:
-            file.seek(offset)
-            line = file.readline()
         try:
+            with self._paths[number].open("rb") as file:
+                file.seek(offset)
+                line = file.readline()
             value = json.loads(line)
             if value["key"] != key:  # half a key in common: one in 10^10 or so
                 return None
             return Reply(**value["reply"])
-        except (ValueError, KeyError, TypeError):  # damaged on disk: asked again
+        except (OSError, ValueError, KeyError, TypeError):  # damaged on disk: asked again
             return None
 
     def append(self, key: str, call: Call, model: str, version: str, reply: Reply) -> None:
@@ -111,7 +113,10 @@ class CallLog:
         line = json.dumps(value).encode() + b"\n"
         offset = self._out.tell()
         try:
-            self._out.write(line)  # unbuffered
+            written = self._out.write(line)  # unbuffered
+            if written != len(line):  # the disk is full: half a line would spoil the next one
+                self._out.truncate(offset)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise ParagrainError(
                 f"the log {self._out.name} cannot be written ({error.strerror}): make room and run "
@@ -164,9 +169,13 @@ class CallLog:
 
     def _read(self, path: Path) -> None:
         """Take in the keys of a file; a torn line at its end, or a damaged one, is left out."""
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:  # another process had nothing to write, and is gone
+            return
         self._paths.append(path)
         offset = 0
-        with path.open("rb") as file:
+        with file:
             for line in file:
                 if line.startswith(_PREFIX) and line.endswith(b"}\n"):
                     first = len(_PREFIX)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
-from paragrain.annotation.calls import Call, Failure, Kind, Reply, RequestFailed
+from paragrain.annotation.calls import KINDS, Call, Failure, Kind, Reply, RequestFailed
 from paragrain.annotation.parsing import (
     fold,
     gives_itself_away,
@@ -69,20 +69,24 @@ def wanted_kinds(record: Record, settings: AnnotationSettings) -> tuple[Kind, ..
     ours = provenance(record)
     return tuple(
         kind
-        for kind in settings.texts
-        if settings.replace or kind in ours or not getattr(record, FIELDS[kind])
+        for kind in KINDS
+        if kind in settings.texts
+        and (settings.replace or kind in ours or not getattr(record, FIELDS[kind]))
     )
 
 
 def provenance(record: Record) -> dict[str, Any]:
     """What a record's `annotation` says, by kind of text; nothing if it is absent or garbled."""
+    return {kind: value for kind, value in _all_notes(record).items() if isinstance(value, dict)}
+
+
+def _all_notes(record: Record) -> dict[str, Any]:
+    """The same with what other tools may have written there."""
     try:
         value = json.loads(record.annotation or "{}")
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(value, dict):
-        return {}
-    return {kind: notes for kind, notes in value.items() if isinstance(notes, dict)}
+    return value if isinstance(value, dict) else {}
 
 
 def annotate_image(
@@ -102,13 +106,15 @@ def annotate_image(
         The outcome; texts that cannot be had with certainty are missing there, with the reason.
     """
     loop = _Loop(record, content, settings)
-    outcome = Outcome(record.id, asked=wanted_kinds(record, settings))
-    notes = provenance(record)
+    outcome = Outcome(record.id, asked=loop.asked)
+    notes = _all_notes(record)
     for kind in outcome.asked:
         write = loop.paragraph if kind == "paragraph" else loop.items
         yield from write(kind, outcome, notes)
+        if any(failure.kind == "unanswered" for failure in outcome.failures.values()):
+            break  # the other questions would be waited for as long, and in vain
     if outcome.changes:
-        outcome.changes["annotation"] = json.dumps(notes, ensure_ascii=False)
+        outcome.changes["annotation"] = json.dumps(notes)
     return outcome
 
 
@@ -121,6 +127,7 @@ class _Loop:
         self.settings = settings
         self.caption = record.captions[0] if record.captions else None
         self.generated: list[str] = record.generated
+        self.asked = wanted_kinds(record, settings)
 
     def items(self, kind: Kind, outcome: Outcome, notes: dict[str, Any]) -> Asking:
         """Ask for captions or hard negatives until enough different ones can be read."""
@@ -134,7 +141,7 @@ class _Loop:
             call = self._list_call(kind, count - len(kept), kept, number, room)
             reply = yield call
             if isinstance(reply, RequestFailed):
-                failure = Failure("request", str(reply))
+                failure = reply.failure
                 break
             read = parse_items(reply, call.count)
             room *= 2 if read.failure and read.failure.kind == "cut" else 1
@@ -158,7 +165,8 @@ class _Loop:
         """Write paragraphs until one scores above the threshold; keep the best."""
         settings = self.settings
         attempts: list[dict[str, Any]] = []
-        failure: Failure | None = None
+        failure: Failure | None = None  # of the latest attempt, to write or to score
+        unscored: Failure | None = None
         for attempt in range(1, settings.attempts + 1):
             text, tries, failed = yield from self._one_paragraph(attempt)
             if text is None:
@@ -167,20 +175,21 @@ class _Loop:
             score: int | None = None
             if settings.judge is not None:
                 score, failure = yield from score_paragraph(self.record, text, settings, attempt)
+                unscored = failure or unscored
             attempts.append({"text": text, "score": score, "tries": tries})
             if settings.judge is None or (score is not None and score > settings.min_score):
                 break
-            if failure is not None and failure.kind == "request":
+            if failure is not None and failure.passing:
                 break
         outcome.attempts = len(attempts)
-        if failure is not None and (not attempts or failure.kind == "request"):
+        if failure is not None and (not attempts or failure.passing):
             outcome.failures[kind] = failure
         if not attempts:
             return
         # The first of the best: a later one that scores the same has gained nothing.
         best = max(attempts, key=lambda a: -1 if a["score"] is None else a["score"])
         if best["score"] is None and settings.judge is not None and not outcome.failures.get(kind):
-            outcome.failures["judge"] = failure or Failure("unreadable")
+            outcome.failures["judge"] = unscored or Failure("unreadable")
         outcome.score = best["score"]
         outcome.changes |= {"paragraph": best["text"], "paragraph_score": best["score"]}
         judge = settings.judge and settings.judge.name
@@ -208,7 +217,7 @@ class _Loop:
             )
             reply = yield self._seeded(call)
             if isinstance(reply, RequestFailed):
-                return None, number, Failure("request", str(reply))
+                return None, number, reply.failure
             text = parse_paragraph(reply)
             if isinstance(text, str):
                 return text, number, None
@@ -242,6 +251,8 @@ class _Loop:
         texts = list(self.record.captions)
         if kind == "negatives":
             texts += self.generated
+        elif "negatives" not in self.asked:  # these stay
+            texts += self.record.negatives
         return {fold(text) for text in texts}
 
     def _note(self, kind: str, notes: dict[str, Any], **more: Any) -> None:
@@ -283,7 +294,7 @@ def score_paragraph(
         )
         reply = yield replace(call, seed=call_seed(settings.seed, text, call))
         if isinstance(reply, RequestFailed):
-            return None, Failure("request", str(reply))
+            return None, reply.failure
         score = parse_score(reply)
         if isinstance(score, int):
             return score, None

@@ -1,11 +1,9 @@
 """What an annotation run will take, without asking a model anything: `annotate --dry-run`."""
 
 import os
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,11 @@ from paragrain.annotation.loop import annotate_image, wanted_kinds
 from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import AnnotationSettings
 from paragrain.collection import Collection, Record
+from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash
 from paragrain.progress import progress_bar
 
+_CHUNK = 16  # records whose images are looked at at once
 CHARACTERS_A_TOKEN = 4
 PATCH = 28
 """Pixels of a side of what becomes one image token, as Qwen2-VL counts them."""
@@ -30,7 +30,8 @@ class Plan:
     """What is still to be asked.
 
     Least means that every first reply can be read and every first paragraph is good enough; most,
-    that every paragraph is written `attempts` times. Replies that cannot be read come on top.
+    that every paragraph is written `attempts` times. Replies that cannot be read come on top; an
+    image that the collection holds twice is counted twice, though it is asked about once.
 
     Attributes:
         folder: the collection.
@@ -84,23 +85,24 @@ def plan(
         prices: of a million tokens read, and of a million written, in any currency.
         show: whether to show progress.
     """
-    total = len(collection.ids(split))
-    total = total if limit is None else min(limit, total)
-    result = Plan(collection.folder, images=total)
-    records = islice(collection.records(split), total)
+    wanted = set(collection.ids(split)[:limit])
+    result = Plan(collection.folder, images=len(wanted))
     with (
         CallLog(collection.folder / "annotation" / "calls", writing=False) as log,
-        progress_bar("looking at images", total, unit="images", show=show) as advance,
+        progress_bar("looking at images", len(wanted), unit="images", show=show) as advance,
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
     ):
-        for chunk in _chunks(records, 16):
-            wanted = [record.id for record in chunk if wanted_kinds(record, settings)]
-            loaded = collection.get(wanted)
-            found = [loaded.get(record.id) for record in chunk]
-            looked_at = pool.map(partial(_look, collection, settings), found)
-            for record, (picture, content) in zip(chunk, looked_at, strict=True):
-                _count(result, record, picture, content, settings, log)
-                advance()
+        for path, ids in collection.files().items():
+            chosen = [id for id in ids if id in wanted]
+            try:
+                for start in range(0, len(chosen), _CHUNK):
+                    records = collection.get(chosen[start : start + _CHUNK]).values()
+                    looked_at = pool.map(partial(_look, collection, settings), records)
+                    for record, (picture, content) in zip(records, looked_at, strict=True):
+                        _count(result, record, picture, content, settings, log)
+                        advance()
+            except ParagrainError as error:  # damaged: the others are not
+                result.unusable.append((path.name, str(error)))
     if rate:
         result.seconds = (result.calls[0] / rate, result.calls[1] / rate)
     if prices:
@@ -112,17 +114,11 @@ def plan(
     return result
 
 
-def _chunks(records: Iterable[Record], size: int) -> Iterator[list[Record]]:
-    iterator = iter(records)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
-
-
 def _look(
-    collection: Collection, settings: AnnotationSettings, record: Record | None
+    collection: Collection, settings: AnnotationSettings, record: Record
 ) -> tuple[Picture | str | None, str]:
     """The picture that would be sent, or why it cannot be, or None if nothing is to be written."""
-    if record is None:
+    if not wanted_kinds(record, settings):
         return None, ""
     try:
         data = collection.image_bytes(record)

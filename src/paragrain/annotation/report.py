@@ -10,6 +10,7 @@ from typing import Any
 
 from paragrain.annotation.calls import Reply
 from paragrain.annotation.loop import Outcome
+from paragrain.files import write_text
 
 
 @dataclass
@@ -90,6 +91,25 @@ class AnnotationReport:
         self.notes += [note for note in other.notes if note not in self.notes]
 
 
+def write_failed(folder: Path, problems: list[tuple[str, str]]) -> None:
+    """Leave the list of what a run could not get in `failed.jsonl`; none if it got everything."""
+    path = folder / "failed.jsonl"
+    lines = [json.dumps({"id": id, "reason": reason}) + "\n" for id, reason in problems]
+    if lines:
+        write_text(path, "".join(lines))
+    else:
+        path.unlink(missing_ok=True)
+
+
+def read_failed(folder: Path) -> set[str]:
+    """The ids that the last run could not get."""
+    try:
+        lines = (folder / "failed.jsonl").read_bytes().splitlines()
+        return {str(json.loads(line)["id"]) for line in lines}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
 class ImageLog:
     """One line for each image that is through, for `annotate status`; killed at any moment."""
 
@@ -116,7 +136,11 @@ class ImageLog:
         """Note an image that cannot be sent."""
         self._write({"id": identity, "failures": {"image": reason}})
 
-    def close(self) -> None:
+    def __enter__(self) -> "ImageLog":
+        """Itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """Close the file."""
         self._out.close()
 
@@ -163,8 +187,10 @@ class Status:
 RATE_SECONDS = 300.0
 
 
-def read_images(folder: Path, run: str) -> tuple[dict[str, dict[str, Any]], float | None]:
-    """The latest line of each image in the logs of a run, and its rate in images a second.
+def read_images(
+    folder: Path, run: str, wanted: set[str]
+) -> tuple[dict[str, dict[str, Any]], float | None]:
+    """The latest line of each wanted image in the logs of a run, and its rate in images a second.
 
     The rate is that of the five minutes before the latest image that was not in the log already.
     """
@@ -175,7 +201,11 @@ def read_images(folder: Path, run: str) -> tuple[dict[str, dict[str, Any]], floa
             for line in file:
                 try:
                     value = json.loads(line)
-                    latest[value["id"]] = value
+                    if value["id"] not in wanted:
+                        continue
+                    known = latest.setdefault(value["id"], value)
+                    if value["time"] >= known["time"]:
+                        latest[value["id"]] = value
                     if not value.get("replayed"):
                         times.append(float(value["time"]))
                 except (ValueError, KeyError, TypeError):

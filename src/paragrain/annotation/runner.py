@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from paragrain.annotation.asking import Asker, replay
 from paragrain.annotation.finished import recall, remember
 from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import Outcome, annotate_image, wanted_kinds
-from paragrain.annotation.report import AnnotationReport, ImageLog
+from paragrain.annotation.report import AnnotationReport, ImageLog, read_failed
 from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import AnnotationSettings
 from paragrain.collection import Collection, Record, update_records
@@ -20,9 +21,12 @@ from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash
 
 GIVE_UP_AFTER = 100
-"""Images in a row whose calls all fail, after which a run stops: the server is gone."""
+"""Images in a row that get no answer, after which a run stops: the server is gone."""
 
-_CHUNK = 16  # records whose images are read at once
+_ROWS = 1000  # records that are read at once without their images
+_CHUNK = 16  # and with them
+_MOST_CHANGES = 20_000
+"""Records of one file whose texts wait to be written; other tools make files of any size."""
 
 
 @dataclass
@@ -35,6 +39,7 @@ class _File:
     fed: bool = False
     whole: bool = True  # all its records are looked at, and none has to be asked about again
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass
@@ -61,7 +66,8 @@ class Runner:
         *,
         split: str | None = None,
         limit: int | None = None,
-        advance: Callable[[int], None] = lambda n: None,
+        advance: Callable[[int], None],
+        trouble: Callable[[str], None],
     ) -> None:
         """Prepare; nothing is read yet.
 
@@ -75,15 +81,17 @@ class Runner:
             split: annotate this split only.
             limit: stop after so many records.
             advance: called with the number of images that have come through.
+            trouble: called twice a second with the reason why calls are waiting, if any is.
         """
         self.collection, self.settings, self.log = collection, settings, log
-        self.report, self.images, self.advance = report, images, advance
+        self.report, self.images, self.advance, self.trouble = report, images, advance, trouble
         self.name, self.split, self.limit = run, split, limit
         self._ids = collection.files()
-        self._failures_in_a_row = 0
+        self._unanswered_in_a_row = 0
+        self._failed_before = read_failed(collection.folder / "annotation")
         self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1))
 
-    async def run(self, files: Iterable[Path]) -> None:
+    async def run(self, files: Iterable[Path], asker: Asker) -> None:
         """Annotate all records of some Parquet files, and write the texts into them.
 
         A file is written as soon as all its records are through; when the run is stopped, by an
@@ -94,28 +102,30 @@ class Runner:
         """
         queue: asyncio.Queue[_Work | None] = asyncio.Queue(maxsize=2 * _CHUNK)
         open_files: list[_File] = []
-        async with Asker(self.settings, self.log, self.report) as asker:
-            # A few more images than calls, so that a free place finds one that is decoded.
-            count = asker.in_flight + 2 * (os.cpu_count() or 1)
-            syncing = asyncio.create_task(self._sync_log())
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(count):
-                        group.create_task(self._work(queue, asker))
-                    group.create_task(self._feed(files, queue, open_files, count))
-            except BaseExceptionGroup as errors:
-                raise errors.exceptions[0] from None
-            finally:
-                syncing.cancel()
-                for file in open_files:
+        # A few more images than calls, so that a free place finds one that is decoded.
+        count = asker.in_flight + 2 * (os.cpu_count() or 1)
+        try:
+            async with asyncio.TaskGroup() as group:
+                ticking = group.create_task(self._tick(asker))
+                works = [group.create_task(self._work(queue, asker)) for _ in range(count)]
+                works.append(group.create_task(self._feed(files, queue, open_files, count)))
+                await asyncio.wait(works)
+                ticking.cancel()
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            for file in open_files:
+                with suppress(OSError):  # the first error is the one to be told
                     await self._publish(file)
-                self._pool.shutdown()
+            self._pool.shutdown()
+            asker.collect_notes()
 
-    async def _sync_log(self) -> None:
-        """Have the disk hold each reply within a second, without holding up the others."""
+    async def _tick(self, asker: Asker) -> None:
+        """Have the disk hold each reply within a second, and say what is being waited for."""
         while True:
             await asyncio.sleep(0.5)
             await asyncio.to_thread(self.log.sync)
+            self.trouble(asker.trouble)
 
     # --- images in -----------------------------------------------------------------------------
 
@@ -128,6 +138,8 @@ class Runner:
     ) -> None:
         """Put all images that need calls into the queue; settle those that need none."""
         for path in files:
+            if self.limit == 0:
+                break
             known = recall(self.collection.folder, path, self.name, self.split)
             if known is not None and (self.limit is None or self.limit >= known.images):
                 self.limit = None if self.limit is None else self.limit - known.images
@@ -148,27 +160,29 @@ class Runner:
             await queue.put(None)
 
     async def _feed_file(self, file: _File, queue: "asyncio.Queue[_Work | None]") -> None:
-        for chunk in await self._in_thread(self._chunks, file):
-            for work in await self._in_thread(self._read, chunk, file):
-                if isinstance(work, _Work):
-                    file.waiting += 1
-                    await queue.put(work)
-                else:
-                    self._settle(file, *work, replayed=True)
-
-    def _chunks(self, file: _File) -> list[list[Record]]:
-        """The records of a file, without images, a few at a time."""
         ids = self._ids[file.path]
-        records = [
-            record
-            for record in self.collection.get(ids, images=False).values()
-            if self.split in (None, record.split)
-        ]
+        for first in range(0, len(ids), _ROWS):
+            records = await self._in_thread(self._look, ids[first : first + _ROWS], file)
+            for start in range(0, len(records), _CHUNK):
+                chunk = records[start : start + _CHUNK]
+                for work in await self._in_thread(self._read, chunk, file):
+                    if isinstance(work, _Work):
+                        file.waiting += 1
+                        await queue.put(work)
+                    else:
+                        self._settle(file, *work, replayed=True)
+            if len(file.changes) >= _MOST_CHANGES:
+                await self._publish(file)
+
+    def _look(self, ids: list[str], file: _File) -> list[Record]:
+        """Some records that are to be annotated, without their images."""
+        found = self.collection.get(ids, images=False).values()
+        records = [record for record in found if self.split in (None, record.split)]
         if self.limit is not None:
-            file.whole = len(records) <= self.limit
+            file.whole &= len(records) <= self.limit
             records = records[: self.limit]
             self.limit -= len(records)
-        return [records[i : i + _CHUNK] for i in range(0, len(records), _CHUNK)]
+        return records
 
     def _read(
         self, records: list[Record], file: _File
@@ -217,13 +231,16 @@ class Runner:
             await self._close_if_through(work.file)
 
     def _watch(self, outcome: Outcome) -> None:
-        """Stop the run if the server does nothing but fail."""
-        failed = [f for f in outcome.failures.values() if f.kind == "request"]
-        self._failures_in_a_row = self._failures_in_a_row + 1 if failed else 0
-        if self._failures_in_a_row >= GIVE_UP_AFTER:
+        """Stop the run if the server does not answer any more."""
+        failed = [f for f in outcome.failures.values() if f.kind == "unanswered"]
+        if failed and outcome.id in self._failed_before:
+            return  # a sick image that takes no others with it
+        self._unanswered_in_a_row = self._unanswered_in_a_row + 1 if failed else 0
+        if self._unanswered_in_a_row >= GIVE_UP_AFTER:
             raise ParagrainError(
-                f"{GIVE_UP_AFTER} images in a row failed, the last with {failed[0].detail}: see to "
-                "the server and run the same command again, which goes on from here"
+                f"{GIVE_UP_AFTER} images in a row got no answer, the last one since "
+                f"{failed[0].detail}: see to the server and run the same command again, which "
+                "goes on from here"
             )
 
     # --- texts out -----------------------------------------------------------------------------
@@ -248,7 +265,7 @@ class Runner:
             self.images.skipped(record.id, result.reason)
         else:
             self.images.outcome(result, replayed=replayed)
-            file.whole &= not any(f.kind == "request" for f in result.failures.values())
+            file.whole &= not any(failure.passing for failure in result.failures.values())
             if result.changes:
                 file.changes[record.id] = result.changes
         self.advance(1)
@@ -261,11 +278,17 @@ class Runner:
 
     async def _publish(self, file: _File) -> None:
         """Write the texts that are there into the collection."""
-        changes, file.changes = file.changes, {}
-        if changes:
-            self.report.changed += await asyncio.to_thread(
-                update_records, self.collection.folder, file.path, changes
-            )
+        async with file.writing:
+            changes, file.changes = file.changes, {}
+            if not changes:
+                return
+            try:
+                self.report.changed += await asyncio.to_thread(
+                    update_records, self.collection.folder, file.path, changes
+                )
+            except ParagrainError as error:  # damaged: the other files are not
+                file.whole = False
+                self.report.failed.append((file.path.name, str(error)))
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
@@ -14,15 +16,23 @@ from urllib.parse import urlsplit, urlunsplit
 
 from filelock import FileLock, Timeout
 
+from paragrain.annotation.asking import Asker
 from paragrain.annotation.log import CallLog
-from paragrain.annotation.report import AnnotationReport, ImageLog, Status, read_images
+from paragrain.annotation.report import (
+    AnnotationReport,
+    ImageLog,
+    Status,
+    read_images,
+    write_failed,
+)
 from paragrain.annotation.runner import Runner
 from paragrain.annotation.settings import AnnotationSettings
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.files import read_json, write_json, write_text
+from paragrain.files import read_json, write_json
 from paragrain.progress import progress_bar
 
+TROUBLE_SECONDS = 5.0
 OPERATION = {"endpoint", "in_flight", "timeout", "patience", "structured", "batch_size", "device"}
 """Settings of a backend that decide how it is asked, and not what it says."""
 
@@ -59,48 +69,53 @@ def annotate(
     """
     folder = collection.folder / "annotation"
     report = AnnotationReport(collection.folder)
-    total = len(collection.ids(split))
-    total = total if limit is None else min(limit, total)
-    run = run_name(settings)
+    total = len(collection.ids(split)[:limit])
     started = time.monotonic()
     with locked(folder):
-        described = {"run": run, "images": total, "split": split, "settings": _public(settings)}
+        described = {
+            "run": run_name(settings),
+            "split": split,
+            "limit": limit,
+            "settings": _public(settings),
+        }
         write_json(folder / "run.json", described)
-        with progress_bar("annotating", total, unit="images", show=show) as advance:
-            if runner == "ray":
-                from paragrain.annotation.cluster import annotate_on_ray
+        try:
+            with progress_bar("annotating", total, unit="images", show=show) as advance:
+                if runner == "ray":
+                    from paragrain.annotation.cluster import annotate_on_ray
 
-                annotate_on_ray(collection, settings, report, split, limit, workers, advance)
-            else:
-                annotate_files(
-                    collection, settings, collection.files(), report, split, limit, advance
-                )
-        report.seconds = time.monotonic() - started
-        _write_failed(folder / "failed.jsonl", report.problems)
+                    run = run_name(settings)
+                    annotate_on_ray(
+                        collection, settings, run, report, split, limit, workers, advance
+                    )
+                else:
+                    run_coroutine(_annotate(collection, settings, report, split, limit, advance))
+        finally:
+            report.seconds = time.monotonic() - started
+            write_failed(folder, report.problems)
     return report
 
 
-def annotate_files(
+async def _annotate(
     collection: Collection,
     settings: AnnotationSettings,
-    files: Iterable[Path],
     report: AnnotationReport,
     split: str | None,
     limit: int | None,
     advance: Callable[..., None],
 ) -> None:
-    """Annotate some Parquet files of a collection in this process; see `annotate`."""
+    """Annotate all files in this process."""
     folder = collection.folder / "annotation"
-
-    def tell(images: int) -> None:
-        tokens = report.prompt_tokens + report.completion_tokens
-        advance(images, f"{tokens:,} tokens, {len(report.problems):,} failed")
-
     run = run_name(settings)
-    images = ImageLog(folder / "images", run)
-    try:
-        with CallLog(folder / "calls") as log:
-            work = Runner(
+
+    def tell(images: int = 0, trouble: str = "") -> None:
+        tokens = report.prompt_tokens + report.completion_tokens
+        note = f"{tokens:,} tokens, {len(report.problems):,} failed"
+        advance(images, f"{note}; waiting: {trouble}" if trouble else note)
+
+    with CallLog(folder / "calls") as log, ImageLog(folder / "images", run) as images:
+        async with Asker(settings, log, report) as asker:
+            runner = Runner(
                 collection,
                 settings,
                 log,
@@ -110,10 +125,33 @@ def annotate_files(
                 split=split,
                 limit=limit,
                 advance=tell,
+                trouble=Troubles(partial(tell, 0)),
             )
-            run_coroutine(work.run(files))
-    finally:
-        images.close()
+            await runner.run(collection.files(), asker)
+
+
+class Troubles:
+    """Tells the user what calls wait for, once it has lasted for some seconds."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        """Hand each trouble to `show`; the first of them goes to the log of warnings, too."""
+        self._show = show
+        self._since: float | None = None
+        self._warned = False
+
+    def __call__(self, trouble: str) -> None:
+        """Take note of what calls wait for now; empty if for nothing but their answers."""
+        now = time.monotonic()
+        if not trouble:
+            self._since = None
+            return
+        self._since = self._since or now
+        if now - self._since < TROUBLE_SECONDS:
+            return
+        self._show(trouble)
+        if not self._warned:  # a bar that nobody sees is no message
+            self._warned = True
+            logging.getLogger("paragrain").warning("paragrain: waiting for the server: %s", trouble)
 
 
 def status(collection: Collection) -> Status:
@@ -129,8 +167,9 @@ def status(collection: Collection) -> Status:
         raise UsageError(
             f"{collection.folder} was never annotated: start with `paragrain annotate`"
         ) from None
-    latest, rate = read_images(folder / "images", described["run"])
-    state = Status(collection.folder, images=described["images"], rate=rate)
+    wanted = collection.ids(described["split"])[: described["limit"]]
+    latest, rate = read_images(folder / "images", described["run"], set(wanted))
+    state = Status(collection.folder, images=len(wanted), rate=rate)
     reasons: Counter[str] = Counter()
     scores: Counter[str] = Counter()
     attempts: Counter[int] = Counter()
@@ -143,7 +182,7 @@ def status(collection: Collection) -> Status:
             scores["none" if line.get("score") is None else str(line["score"])] += 1
     state.failed = dict(reasons.most_common())
     state.scores, state.attempts = dict(scores), dict(attempts)
-    state.remaining = max(0, state.images - len(latest))
+    state.remaining = state.images - len(latest)
     state.running = _is_locked(folder)
     state.seconds_left = state.remaining / rate if rate else None
     with CallLog(folder / "calls", writing=False) as log:
@@ -176,19 +215,11 @@ def without_secrets(address: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _write_failed(path: Path, problems: list[tuple[str, str]]) -> None:
-    lines = [json.dumps({"id": id, "reason": reason}) + "\n" for id, reason in problems]
-    if lines:
-        write_text(path, "".join(lines))
-    else:
-        path.unlink(missing_ok=True)
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder for this run alone; the system lets go of it if the process dies."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock", timeout=0)
+    lock = FileLock(folder / ".lock", timeout=1)  # `status` takes it for a moment
     try:
         lock.acquire()
     except Timeout:
@@ -211,11 +242,31 @@ def _is_locked(folder: Path) -> bool:
 
 
 def run_coroutine(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end, also where an event loop runs already, as in a notebook."""
+    """Run a coroutine to its end, also where an event loop runs already, as in a notebook.
+
+    An interrupt cancels it, and is raised when it has ended.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         asyncio.run(work)
         return
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+
+    def run() -> None:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            task = loop.create_task(work)
+            started.set_result((loop, task))
+            loop.run_until_complete(task)
+
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, work).result()
+        ended = pool.submit(run)
+        try:
+            ended.result()
+        except BaseException:
+            if not ended.done():
+                loop, task = started.result()
+                loop.call_soon_threadsafe(task.cancel)
+                wait([ended])
+            raise

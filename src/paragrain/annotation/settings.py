@@ -1,14 +1,18 @@
 """Every setting of an annotation run, checked."""
 
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from paragrain.annotation.prompts import PromptSet
 from paragrain.errors import UsageError
 
 T = TypeVar("T", bound=BaseModel)
+_PIECE = 65536  # bytes
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -88,8 +92,30 @@ class BackendSettings(_Settings):
             return " ".join(["scenes", *(f"{name}={rate:g}" for name, rate in rates.items())])
         folder = Path(self.model).expanduser()
         if self.backend == "transformers" and folder.is_dir():
-            return folder.resolve().name
+            return f"{folder.resolve().name} {_weights_digest(folder)}"
         return self.model
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_address(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None:
+            parts = urlsplit(endpoint.strip())  # a ValueError of its own for "http://[bad"
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+                raise ValueError("it is no address such as http://localhost:8000/v1")
+        return endpoint
+
+
+@lru_cache(maxsize=16)
+def _weights_digest(folder: Path) -> str:
+    """8 hexadecimal digits of a checkpoint: its configuration, and a piece of each weight file."""
+    digest = blake2b(digest_size=4)
+    for path in sorted([*folder.glob("*.json"), *folder.glob("*.safetensors")]):
+        digest.update(f"{path.name} {path.stat().st_size}".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_PIECE))
+            file.seek(max(0, path.stat().st_size - _PIECE))
+            digest.update(file.read(_PIECE))
+    return digest.hexdigest()
 
 
 class ImageRule(_Settings):
@@ -198,4 +224,6 @@ def _checked(kind: type[T], values: dict[str, Any]) -> T:
         message = what["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
         where = ".".join(str(part) for part in what["loc"])
+        if "endpoint" in what["loc"]:  # where keys may stand
+            raise UsageError(f"{where} cannot be used: {message}") from None
         raise UsageError(f"{where} is {what['input']!r}: {message}" if where else message) from None

@@ -118,13 +118,16 @@ def run(
         bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")
     ] = False,
     rate: Annotated[
-        float | None, typer.Option(help="For --dry-run: requests a second, for the time.")
+        float | None,
+        typer.Option(min=0.001, help="For --dry-run: requests a second, for the time."),
     ] = None,
     price_in: Annotated[
-        float | None, typer.Option(help="For --dry-run: price of a million tokens read.")
+        float | None,
+        typer.Option(min=0, help="For --dry-run: price of a million tokens read."),
     ] = None,
     price_out: Annotated[
-        float | None, typer.Option(help="For --dry-run: price of a million tokens written.")
+        float | None,
+        typer.Option(min=0, help="For --dry-run: price of a million tokens written."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -150,15 +153,18 @@ def run(
         "device": device,
         "errors": _rates(errors),
     }
-    if model is None and dry_run:
-        model = "any"
+    if dry_run:  # asks nobody, not even which models there are
+        model = model or "any"
+    if (price_in is None) != (price_out is None):
+        raise UsageError("the cost needs both prices: give --price-in and --price-out")
     generator = {**common, **who(backend, endpoint, model)}
     judging: dict[str, Any] | None = generator
     if judge == "none":
         judging = None
     elif judge != "same" or judge_endpoint:
         place = judge_endpoint or endpoint
-        judging = {**common, **who(backend, place, None if judge == "same" else judge)}
+        named = (model if dry_run else None) if judge == "same" else judge
+        judging = {**common, **who(backend, place, named)}
     settings = annotation.make_settings(
         generator=generator,
         judge=judging,
@@ -194,7 +200,7 @@ def run(
     )
     _tell_report(report, settings, json)
     named_in = str(report.folder / "annotation" / "failed.jsonl")
-    end([*source.problems, *report.problems], named_in=named_in)
+    end([*source.problems, *report.problems], named_in=named_in, what="not complete")
 
 
 def who(backend: str, endpoint: str | None, model: str | None) -> dict[str, Any]:

@@ -81,7 +81,10 @@ def check(
         show=not json,
     )
     first = ", ".join(done.first_judges) or "the judge"
+    same = done.judge in done.first_judges
     lines = [f"{first} against {done.judge}; each score: {done.place}"]
+    if same:
+        lines.append("note: the same model has judged before, so this says nothing of the scores")
     tell(json, done.as_json(), [*lines, *table_lines(done.found.table())])
     end([*source.problems, *done.failed])
 

@@ -38,14 +38,23 @@ def tell(as_json: bool, value: Mapping[str, Any], lines: Sequence[str]) -> None:
             print(line)
 
 
-def end(failed: Sequence[tuple[str, str]], *, named_in: str = "") -> None:
+def end(failed: Sequence[tuple[str, str]], *, named_in: str = "", what: str = "skipped") -> None:
     """Name on standard error what failed, and leave with exit code 3 if anything did."""
     if not failed:
         return
-    print(f"paragrain: {len(failed):,} skipped:", file=sys.stderr)
+    print(f"paragrain: {len(failed):,} {what}:", file=sys.stderr)
     for identity, reason in failed[:SHOWN_FAILURES]:
-        print(f"  {identity}: {reason}", file=sys.stderr)
+        print(f"  {printable(identity)}: {printable(reason)}", file=sys.stderr)
     if len(failed) > SHOWN_FAILURES:
         more = f"  and {len(failed) - SHOWN_FAILURES:,} more"
         print(more + (f", named in {named_in}" if named_in else ""), file=sys.stderr)
     raise typer.Exit(EXIT_SOME_FAILED)
+
+
+def printable(text: str) -> str:
+    """A stranger's text for a terminal: what would move its cursor is spelled out.
+
+    >>> printable("a\\nb")
+    'a\\\\nb'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -11,11 +11,13 @@ class Backend(Protocol):
     Attributes:
         model: the model's name, as it stands in each annotation.
         in_flight: calls that it works on at once; the caller never has more under way.
+        trouble: why calls are waiting just now, such as a busy server; empty if none is.
         notes: what the user should know of how it answers, such as options that a server refused.
     """
 
     model: str
     in_flight: int
+    trouble: str
     notes: list[str]
 
     async def ask(self, call: Call, picture: Picture) -> Reply:

@@ -108,6 +108,7 @@ class Connection:
 
     def clean(self, text: str) -> str:
         """The first line of a server's words, of bearable length and without secrets."""
+        text = text.encode("utf-8", "replace").decode()  # halves of surrogate pairs
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, "[secret]")
         line = text.strip().partition("\n")[0].strip()[:1000]  # a server may send any amount

@@ -71,6 +71,7 @@ class LocalBackend:
             )
         self.model = settings.name
         self.in_flight = min(settings.in_flight, 2 * settings.batch_size)
+        self.trouble = ""
         self.notes: list[str] = []
         self._vlm = _Model(settings.model, settings.device)
         self._batch_size = settings.batch_size

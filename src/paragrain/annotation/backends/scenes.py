@@ -47,6 +47,7 @@ class ScenesBackend:
     def __init__(self, settings: BackendSettings) -> None:
         self.model = settings.name
         self.in_flight = settings.in_flight
+        self.trouble = ""
         self.notes: list[str] = []
         self._errors = settings.errors
 

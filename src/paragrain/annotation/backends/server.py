@@ -77,6 +77,7 @@ class ServerBackend:
         """
         self.model = settings.model
         self.in_flight = settings.in_flight
+        self.trouble = ""
         self.notes: list[str] = []
         self._connection = Connection(settings.endpoint, settings.in_flight)
         self._timeout = settings.timeout
@@ -96,13 +97,19 @@ class ServerBackend:
             retry=retry_if_exception_type(Passing),
             wait=_wait,
             stop=patience,
+            before_sleep=self._note_trouble,
             sleep=asyncio.sleep,
             reraise=True,
         )
         try:
-            return await retrying(self._ask_with_options, call, self._uri(picture))
+            reply: Reply = await retrying(self._ask_with_options, call, self._uri(picture))
+            self.trouble = ""
+            return reply
         except Passing as failure:
-            raise RequestFailed(patience.reason(failure)) from None
+            raise RequestFailed(patience.reason(failure), unanswered=True) from None
+
+    def _note_trouble(self, state: RetryCallState) -> None:
+        self.trouble = str(state.outcome.exception() if state.outcome else "")
 
     async def close(self) -> None:
         """Close all connections."""

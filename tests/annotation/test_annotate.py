@@ -1,8 +1,10 @@
 """Whole runs over real collections against a server on loopback."""
 
+import _thread
 import asyncio
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +275,20 @@ def test_fifty_photographs_at_sixty_four_in_flight(shared: Path, tmp_path: Path,
     counts = stub.counters()
     assert 40 <= counts["most_in_flight"] <= 64
     assert counts["distinct"] == counts["requests"] == report.calls
+
+
+def test_an_interrupt_where_an_event_loop_runs_already_stops_the_run(
+    photos: Path, stub: Any
+) -> None:
+    stub.script(latency=0.5)
+
+    async def notebook() -> None:
+        threading.Timer(0.4, _thread.interrupt_main).start()
+        run(photos, settings_for(stub))
+
+    # Not `asyncio.run`, whose first interrupt only asks the outer task to stop.
+    loop = asyncio.new_event_loop()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(notebook())
+    loop.close()
+    assert stub.counters()["requests"] < 3 * 8

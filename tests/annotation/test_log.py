@@ -1,6 +1,8 @@
 """The log of calls: found again, torn tails dropped, keys that hold all that matters."""
 
 import json
+import resource
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from paragrain.annotation.calls import Call, Reply
 from paragrain.annotation.log import CallLog, call_key
 from paragrain.annotation.settings import ImageRule
 from paragrain.collection import Record
+from paragrain.errors import ParagrainError
 
 CALL = Call("paragraph", Record("7"), "Describe it.", seed=3)
 RULE = ImageRule()
@@ -111,3 +114,40 @@ def test_two_processes_write_to_files_of_their_own(tmp_path: Path) -> None:
         other.append(key(2), CALL, "model", "1", Reply("other"))
     with CallLog(tmp_path) as log:
         assert (log.find(key(1)), log.find(key(2))) == (Reply("one"), Reply("other"))
+
+
+def test_a_full_disk_is_an_error_and_spoils_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CallLog(tmp_path) as log:
+        log.append(key(1), CALL, "model", "1", Reply("one"))
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        size = next(tmp_path.iterdir()).stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, limits[1]))
+        try:
+            with pytest.raises(ParagrainError, match="make room"):
+                log.append(key(2), CALL, "model", "1", Reply("two"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, before)
+        log.append(key(3), CALL, "model", "1", Reply("three"))
+    with CallLog(tmp_path) as log:
+        found = [log.find(key(number)) for number in (1, 2, 3)]
+    assert [reply and reply.text for reply in found] == ["one", None, "three"]
+
+
+def test_an_empty_file_that_goes_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone.jsonl").write_text("")
+    real = Path.glob
+
+    def glob(self: Path, pattern: str) -> list[Path]:
+        found = list(real(self, pattern))
+        (tmp_path / "gone.jsonl").unlink(missing_ok=True)  # by the process that made it
+        return found
+
+    monkeypatch.setattr(Path, "glob", glob)
+    with CallLog(tmp_path) as log:
+        assert log.calls == 0

@@ -289,3 +289,31 @@ def test_kinds_can_be_chosen() -> None:
 def test_the_same_replies_bring_the_same_outcome_and_the_same_seeds() -> None:
     first, second = (drive(texts("3", "5", "6")) for _ in range(2))
     assert first == second
+
+
+def test_kinds_are_written_in_one_order_so_that_negatives_know_the_captions() -> None:
+    outcome, calls = drive(only("none"), texts=("paragraph", "negatives", "captions"))
+    assert [call.kind for call in calls] == ["captions", "negatives", "paragraph", "judge"]
+    assert set(outcome.changes["generated"]).isdisjoint(outcome.changes["negatives"])
+
+
+def test_new_captions_do_not_repeat_negatives_that_stay() -> None:
+    record = Record("7", negatives=["a dog RUNS"])
+    outcome, _ = drive(only("captions", None, "1. A fifth dog caption."), record)
+    assert outcome.changes["generated"] == [*LISTS["captions"][1:], "A fifth dog caption."]
+
+
+def test_an_image_that_gets_no_answer_is_left_at_once() -> None:
+    gone = RequestFailed("busy", unanswered=True)
+    outcome, calls = drive(only("captions", gone))
+    assert len(calls) == 1
+    assert str(outcome.failures["captions"]) == "unanswered (busy)"
+
+
+def test_notes_of_other_tools_stay() -> None:
+    record = Record("7", annotation='{"reviewed": true, "captions": 5, "x": "\\ud800"}')
+    outcome, _ = drive(only("none"), record)
+    outcome.changes["annotation"].encode()
+    notes = json.loads(outcome.changes["annotation"])
+    assert notes["reviewed"] is True
+    assert notes["captions"]["model"] == "writer"

@@ -116,6 +116,7 @@ class CallLog:
             written = self._out.write(line)  # unbuffered
             if written != len(line):  # the disk is full: half a line would spoil the next one
                 self._out.truncate(offset)
+                self._out.seek(offset)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise ParagrainError(

@@ -263,10 +263,11 @@ def run_coroutine(work: Coroutine[Any, Any, None]) -> None:
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(run)
         try:
-            ended.result()
+            while not ended.done():
+                wait([ended], 0.2)  # an interrupt does not wake a thread that waits for ever
         except BaseException:
-            if not ended.done():
-                loop, task = started.result()
-                loop.call_soon_threadsafe(task.cancel)
-                wait([ended])
+            loop, task = started.result()
+            loop.call_soon_threadsafe(task.cancel)
+            wait([ended])
             raise
+        ended.result()

@@ -171,7 +171,7 @@ def test_a_split_needs_a_name(paragrain: Callable, pictures: Path, tmp_path: Pat
 
 
 def test_control_c_says_how_to_go_on(tmp_path: Path) -> None:
-    command = [Path(sys.executable).with_name("paragrain"), "import", "scenes", "--size", "100000"]
+    command = [Path(sys.executable).with_name("paragrain"), "import", "scenes", "--size", "8000"]
     process = subprocess.Popen([*command, tmp_path / "w"], stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "w" / "collection.json").exists():
         time.sleep(0.05)

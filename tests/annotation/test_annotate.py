@@ -2,12 +2,15 @@
 
 import _thread
 import asyncio
+import io
 import json
 import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -292,3 +295,57 @@ def test_an_interrupt_where_an_event_loop_runs_already_stops_the_run(
         loop.run_until_complete(notebook())
     loop.close()
     assert stub.counters()["requests"] < 3 * 8
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"text": "Hmm"}])
+def test_a_judge_that_fails_takes_no_score_away(
+    photos: Path, stub: Any, fault: dict[str, Any]
+) -> None:
+    settings = settings_for(stub)
+    run(photos, settings)
+    before = list(Collection.open(photos).records())
+    stub.rule({"kind": "judge"}, **fault)
+    other = settings.generator.model_copy(update={"model": "other judge"})
+    report = run(photos, settings.model_copy(update={"judge": other}))
+    assert len(report.failed) == 8
+    assert run(photos, settings.model_copy(update={"judge": None})).changed == 0
+    assert list(Collection.open(photos).records()) == before
+
+
+def test_another_model_says_whose_texts_make_way(
+    photos: Path, stub: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = settings_for(stub)
+    run(photos, settings)
+    assert caplog.text == ""
+    other = settings.generator.model_copy(update={"model": "other"})
+    run(photos, settings.model_copy(update={"generator": other}))
+    assert "texts that writer wrote make way for those of other" in caplog.text
+
+
+def test_a_run_that_cannot_begin_does_not_hide_the_one_before(photos: Path, stub: Any) -> None:
+    run(photos, settings_for(stub))
+    stub.rule({}, status=401)
+    wrong = settings_for(stub).generator.model_copy(update={"model": "mistyped"})
+    with pytest.raises(ParagrainError):
+        run(photos, settings_for(stub, generator=wrong))
+    assert status(Collection.open(photos)).complete == 8
+
+
+def test_a_table_of_another_tool_with_images_inside_and_paths_of_its_own(
+    tmp_path: Path, stub: Any
+) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (40, 40), "red").save(buffer, "PNG")
+    rows = [
+        {"id": f"{n}", "image": {"bytes": buffer.getvalue(), "path": f"/elsewhere/{n}.png"}}
+        for n in range(3)
+    ]
+    (tmp_path / "w" / "records").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "w" / "records" / "data.parquet")
+    stub.script(rules=[judged(9)])
+    report = run(tmp_path / "w", settings_for(stub))
+    assert (report.complete, report.changed) == (3, 3)
+    assert stub.counters()["requests"] == 4  # it is the same picture three times
+    assert all(r.paragraph for r in Collection.open(tmp_path / "w").records())
+    assert run(tmp_path / "w", settings_for(stub)).calls == 0

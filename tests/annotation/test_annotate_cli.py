@@ -70,7 +70,7 @@ def test_dry_run_asks_nothing_and_writes_nothing(paragrain: Cli, photos: Path, s
     )
     assert told.code == 0, told.err
     assert "requests: 32 to 64" in told.out
-    assert "hours at that rate" in told.out
+    assert "time at that rate: 16 s to 32 s" in told.out
     assert "cost at those prices" in told.out
     assert stub.counters()["requests"] == 0
     assert not (photos / "annotation").exists()
@@ -114,6 +114,11 @@ def test_scenes_and_truth(paragrain: Cli, tmp_path: Path) -> None:
         ((), "there is no model to ask"),
         (("--backend", "transformers"), "needs --model"),
         (("--backend", "vllm", "--model", "m"), "backend is 'vllm'"),
+        (("--backend", "scenes"), "holds no drawn scenes"),
+        (("--backend", "transformers", "--model", "m", "--endpoint", "http://x"), "asks no server"),
+        (("--model", "m", "--errors", "lenient=0.1"), "belongs to --backend scenes"),
+        (("--model", "m", "--rate", "3"), "belong to --dry-run"),
+        (("--model", "m", "--dry-run", "--price-in", "3"), "needs both prices"),
         (("--model", "m", "--endpoint", "http://x", "--attempts", "0"), "attempts is 0"),
         (("--model", "m", "--endpoint", "localhost:1"), "it is no address such as"),
         (("--model", "m", "--endpoint", "http://x", "--texts", "captions,poems"), "'poems'"),
@@ -142,3 +147,49 @@ def test_every_verb_has_help_with_an_example(paragrain: Cli, verb: str) -> None:
     assert told.code == 0
     assert "Example" in told.out
     assert paragrain("annotate", "--help").code == 0
+
+
+def test_a_mistyped_verb_is_not_taken_for_a_folder(paragrain: Cli, photos: Path) -> None:
+    done = paragrain("annotate", "statsu", photos)
+    assert done.code == 2
+    assert "did you mean 'stats'?" in done.err
+
+
+def test_truth_needs_drawn_scenes(paragrain: Cli, photos: Path) -> None:
+    done = paragrain("annotate", "truth", photos)
+    assert done.code == 2
+    assert "holds no drawn scenes" in done.err
+
+
+def test_no_answer_at_all_is_a_failure(paragrain: Cli, photos: Path) -> None:
+    done = paragrain("annotate", photos, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m",
+                     "--patience", 0.2)  # fmt: skip
+    assert done.code == 1
+    assert "none of the 8 images got an answer" in done.err
+
+
+def test_each_server_has_a_key_of_its_own(
+    paragrain: Cli, photos: Path, stub: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WRITER_KEY", "one-key")
+    monkeypatch.setenv("OTHER_KEY", "other-key")
+    stub.script(key="one-key", rules=[judged(9)])
+    ask = ("annotate", photos, "--endpoint", stub.url, "--model", "m", "--key-env", "WRITER_KEY")
+    assert paragrain(*ask, "--texts", "captions").code == 0
+    refused = paragrain(*ask, "--judge", "j", "--judge-key-env", "OTHER_KEY")
+    assert refused.code == 1
+    assert f"{stub.url} refuses the key (401): set OTHER_KEY to a valid one" in refused.err
+
+
+def test_failures_that_more_tries_may_mend_say_so(paragrain: Cli, photos: Path, stub: Any) -> None:
+    stub.script(rules=[{"match": {"kind": "captions", "first": 3}, "do": {"text": "No."}}])
+    ask = ("annotate", photos, "--endpoint", stub.url, "--model", "m", "--limit", 1)
+    first = paragrain(*ask)
+    assert first.code == 3
+    assert "--tries 4 asks once more" in first.out
+    planned = paragrain("annotate", photos, "--model", "m", "--limit", 1, "--dry-run", "--json")
+    assert (planned.json["failed"], planned.json["calls"]) == (1, [0, 0])
+    assert paragrain(*ask, "--tries", 4).code == 0
+    again = paragrain(*ask)  # what is stored was made by the same model and prompts
+    assert again.code == 0
+    assert "1 complete" in again.out

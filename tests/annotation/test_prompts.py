@@ -81,7 +81,7 @@ def test_own_templates_keep_the_other_defaults_and_get_a_version(tmp_path: Path)
         ("judge: Is it good?", "lacks the placeholder {paragraph}"),
         ("judge: '{paragraph} {image}'", "has the placeholder {image}"),
         ("paragraph: 'Describe {this.'", "unpaired brace"),
-        ("captains: 'Give {count}.'", "captains"),
+        ("captains: 'Give {count}.'", "there is no template 'captains'"),
         ("captions: 5", "captions"),
         ("- captions", "holds no templates"),
         ("", "holds no templates"),

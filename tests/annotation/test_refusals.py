@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from paragrain.annotation.backends.server import ServerBackend, only_model
 from paragrain.annotation.calls import Reply, RequestFailed
@@ -235,10 +236,14 @@ def test_neither_key_nor_endpoint_says_what_to_set(asking: Any, monkeypatch: Any
 @pytest.mark.parametrize(
     "endpoint", ["localhost:8000/v1", "ftp://h/v1", "http://", "http://h:x/v1", "http://u:pw@:1"]
 )
-def test_an_endpoint_that_is_none_is_refused(asking: Any, endpoint: str) -> None:
-    with pytest.raises(UsageError, match="looks like http://localhost:8000/v1") as caught:
-        ServerBackend(asking.settings(endpoint))
+def test_an_endpoint_that_is_none_is_refused(asking: Any, endpoint: str, monkeypatch: Any) -> None:
+    with pytest.raises(ValidationError) as caught:
+        asking.settings(endpoint)
     assert "pw" not in str(caught.value)
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint)
+    with pytest.raises(UsageError, match="looks like http://localhost:8000/v1") as refused:
+        ServerBackend(asking.settings(None))
+    assert "pw" not in str(refused.value)
 
 
 def test_no_proxy_comes_between_this_machine_and_itself(
@@ -257,17 +262,17 @@ def test_no_proxy_comes_between_this_machine_and_itself(
 
 def test_the_only_model_need_not_be_named(stub: Any) -> None:
     stub.script(models=["Qwen/Qwen2-VL-7B-Instruct"])
-    assert asyncio.run(only_model(stub.url)) == "Qwen/Qwen2-VL-7B-Instruct"
+    assert asyncio.run(only_model(stub.url, "OPENAI_API_KEY")) == "Qwen/Qwen2-VL-7B-Instruct"
 
 
 def test_several_models_are_listed(stub: Any) -> None:
     stub.script(models=["a", "b"])
     with pytest.raises(UsageError, match="offers 2 models: pass --model, of a, b"):
-        asyncio.run(only_model(stub.url))
+        asyncio.run(only_model(stub.url, "OPENAI_API_KEY"))
 
 
 def test_a_server_without_a_list_of_models_is_told(stub: Any, unused_port: int) -> None:
     with pytest.raises(UsageError, match=r"does not say which models it has \(there is no such"):
-        asyncio.run(only_model(stub.url.removesuffix("/v1")))
+        asyncio.run(only_model(stub.url.removesuffix("/v1"), "OPENAI_API_KEY"))
     with pytest.raises(UsageError, match=r"does not say which models it has \(no connection"):
-        asyncio.run(only_model(f"http://127.0.0.1:{unused_port}/v1"))
+        asyncio.run(only_model(f"http://127.0.0.1:{unused_port}/v1", "OPENAI_API_KEY"))

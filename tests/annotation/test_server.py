@@ -203,7 +203,7 @@ def test_what_may_pass_is_tried_again_and_given_up_in_time(
 
 def test_a_server_that_stays_busy_is_given_up_with_the_time_it_had(asking: Any, stub: Any) -> None:
     stub.rule(None, status=429, headers={"Retry-After": "0.2"})
-    assert "busy (429); tried again for 0.8" in str(asking.failure(stub, patience=1.0))
+    assert "busy (429); tried again for 1 s" in str(asking.failure(stub, patience=1.0))
     assert stub.counters()["requests"] == 5
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paragrain.annotation import BackendSettings, SceneErrors, make_backend_settings, make_settings
-from paragrain.annotation.runs import run_name
+from paragrain.annotation.settings import run_name
 from paragrain.errors import UsageError
 
 

@@ -120,7 +120,7 @@ def answers(served: Served, calls: list[Call], **others: Any) -> tuple[list[Any]
 
 
 def test_model_is_found_by_name(served: Served) -> None:
-    assert asyncio.run(only_model(served.endpoint)) == served.model
+    assert asyncio.run(only_model(served.endpoint, "OPENAI_API_KEY")) == served.model
 
 
 @pytest.mark.parametrize("structured", ["auto", "off"])

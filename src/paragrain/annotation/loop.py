@@ -64,9 +64,12 @@ class Outcome:
 def wanted_kinds(record: Record, settings: AnnotationSettings) -> tuple[Kind, ...]:
     """The kinds of text to write for a record: those it lacks, or that an annotation wrote.
 
-    Texts that came with the data are never overwritten, unless `settings.replace` says so.
+    Texts that came with the data are never overwritten, unless `settings.replace` says so; nor is
+    a scored paragraph where there is no judge.
     """
-    ours = provenance(record)
+    ours = set(provenance(record))
+    if settings.judge is None and record.paragraph_score is not None:
+        ours.discard("paragraph")
     return tuple(
         kind
         for kind in KINDS
@@ -154,7 +157,7 @@ class _Loop:
                 "repeated" if repeated else "too few", f"{len(kept)} of {count}"
             )
         if len(kept) < count:  # what is there already stays: it was paid for, and says its model
-            outcome.failures[kind] = failure or Failure("too few")
+            self._fail(kind, failure or Failure("too few"), outcome)
             return
         self._note(kind, notes, tries=number)
         outcome.changes[FIELDS[kind]] = kept
@@ -182,19 +185,29 @@ class _Loop:
             if failure is not None and failure.passing:
                 break
         outcome.attempts = len(attempts)
-        if failure is not None and (not attempts or failure.passing):
-            outcome.failures[kind] = failure
+        broken_off = failure is not None and failure.passing
+        if failure is not None and (not attempts or broken_off):
+            self._fail(kind, failure, outcome)
         if not attempts:
             return
         # The first of the best: a later one that scores the same has gained nothing.
         best = max(attempts, key=lambda a: -1 if a["score"] is None else a["score"])
-        if best["score"] is None and settings.judge is not None and not outcome.failures.get(kind):
+        if best["score"] is None and settings.judge is not None and not broken_off:
             outcome.failures["judge"] = unscored or Failure("unreadable")
+        if self.record.paragraph_score is not None and (broken_off or best["score"] is None):
+            return  # a paragraph with its score only makes way for another one
         outcome.score = best["score"]
         outcome.changes |= {"paragraph": best["text"], "paragraph_score": best["score"]}
         judge = settings.judge and settings.judge.name
         kept = attempts.index(best) + 1
         self._note(kind, notes, judge=judge, attempts=attempts, kept=kept)
+
+    def _fail(self, kind: Kind, failure: Failure, outcome: Outcome) -> None:
+        """Say that a text cannot be had, unless one by the same model and prompts is there."""
+        known = provenance(self.record).get(kind, {})
+        made = (known.get("model"), known.get("prompts"))
+        if failure.passing or made != (self.settings.generator.name, self.settings.prompts.version):
+            outcome.failures[kind] = failure
 
     def _one_paragraph(
         self, attempt: int

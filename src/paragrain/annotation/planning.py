@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from paragrain.annotation.asking import model_of
-from paragrain.annotation.calls import Call, Picture, Reply
+from paragrain.annotation.calls import Call, Failure, Picture, Reply
+from paragrain.annotation.finished import recall
 from paragrain.annotation.log import CallLog, call_key
 from paragrain.annotation.loop import annotate_image, wanted_kinds
 from paragrain.annotation.sending import prepare
-from paragrain.annotation.settings import AnnotationSettings
+from paragrain.annotation.settings import AnnotationSettings, run_name
 from paragrain.collection import Collection, Record
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash
@@ -37,6 +38,7 @@ class Plan:
         folder: the collection.
         images: records that the run will look at.
         complete: of them, those about which nothing is to be asked any more.
+        failed: those that lack a text, though every try has been made.
         to_ask: images about which a model will be asked.
         unusable: (id, reason) of images that cannot be sent.
         calls: least and most requests.
@@ -51,6 +53,7 @@ class Plan:
     folder: Path
     images: int = 0
     complete: int = 0
+    failed: int = 0
     to_ask: int = 0
     unusable: list[tuple[str, str]] = field(default_factory=list)
     calls: tuple[int, int] = (0, 0)
@@ -86,6 +89,7 @@ def plan(
         show: whether to show progress.
     """
     wanted = set(collection.ids(split)[:limit])
+    run = run_name(settings)
     result = Plan(collection.folder, images=len(wanted))
     with (
         CallLog(collection.folder / "annotation" / "calls", writing=False) as log,
@@ -94,6 +98,13 @@ def plan(
     ):
         for path, ids in collection.files().items():
             chosen = [id for id in ids if id in wanted]
+            known = recall(collection.folder, path, run, split)
+            if known is not None and known.images == len(chosen):
+                result.complete += known.complete
+                result.failed += len(known.failed)
+                result.unusable += known.skipped
+                advance(len(chosen))
+                continue
             try:
                 for start in range(0, len(chosen), _CHUNK):
                     records = collection.get(chosen[start : start + _CHUNK]).values()
@@ -141,8 +152,11 @@ def _count(
     if isinstance(picture, str):
         result.unusable.append((record.id, picture))
         return
-    both = [_missing(record, content, settings, log, score) for score in (10, 0)]
-    result.complete += not both[0]
+    both = [_missing(record, content, settings, log, score)[0] for score in (10, 0)]
+    if not both[0]:
+        failures = _missing(record, content, settings, log, 10)[1]
+        result.failed += bool(failures)
+        result.complete += not failures
     result.to_ask += bool(both[0])
     seen = ceil(picture.width / PATCH) * ceil(picture.height / PATCH)
     for name, values in {
@@ -158,8 +172,10 @@ def _count(
 
 def _missing(
     record: Record, content: str, settings: AnnotationSettings, log: CallLog, score: int
-) -> list[Call]:
-    """The calls that the log does not answer, if every new paragraph scores `score`."""
+) -> tuple[list[Call], dict[str, Failure]]:
+    """The calls that the log does not answer, if every new paragraph scores `score`, and what
+    will be missing then.
+    """
     loop = annotate_image(record, content, settings)
     missing = []
     answer: Reply | None = None
@@ -170,8 +186,8 @@ def _missing(
             if answer is None:
                 missing.append(call)
                 answer = _imagined(call, score)
-    except StopIteration:
-        return missing
+    except StopIteration as ended:
+        return missing, ended.value.failures
 
 
 def _imagined(call: Call, score: int) -> Reply:

@@ -180,9 +180,14 @@ def load_prompts(path: Path) -> PromptSet:
         text = path.read_text(encoding="utf-8")
         values = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"the templates {path} cannot be read: {error}") from error
+        raise UsageError(f"the templates {path} cannot be read: {_gist(error)}") from error
     if not isinstance(values, dict) or not values:
         raise UsageError(f"{path} holds no templates: write `captions: ...`, `judge: ...`")
+    names = PromptSet.model_fields
+    if foreign := [str(name) for name in values if name not in names]:
+        raise UsageError(
+            f"{path}: there is no template {foreign[0]!r}: choose from {', '.join(names)}"
+        )
     digest = blake2b(text.encode(), digest_size=4).hexdigest()
     try:
         return PromptSet(**{"version": f"custom-{digest}", **values})
@@ -191,6 +196,13 @@ def load_prompts(path: Path) -> PromptSet:
         where = ".".join(map(str, what.get("loc", ())))
         reason = str(what["msg"]).removeprefix("Value error, ")
         raise UsageError(f"{path}: {where + ': ' if where else ''}{reason}") from error
+
+
+def _gist(error: Exception) -> str:
+    """What is wrong with a file, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem} in line {error.problem_mark.line + 1}"
+    return str(error).splitlines()[0]
 
 
 def _fields(name: str, template: str) -> set[str]:

@@ -81,7 +81,7 @@ class Runner:
             split: annotate this split only.
             limit: stop after so many records.
             advance: called with the number of images that have come through.
-            trouble: called twice a second with the reason why calls are waiting, if any is.
+            trouble: called twice a second with the reason why calls are waiting; empty if none is.
         """
         self.collection, self.settings, self.log = collection, settings, log
         self.report, self.images, self.advance, self.trouble = report, images, advance, trouble

@@ -1,7 +1,6 @@
 """Annotate a collection; ask how far that is; find out beforehand what it will take."""
 
 import asyncio
-import json
 import logging
 import time
 from collections import Counter
@@ -9,7 +8,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
@@ -26,15 +24,16 @@ from paragrain.annotation.report import (
     write_failed,
 )
 from paragrain.annotation.runner import Runner
-from paragrain.annotation.settings import AnnotationSettings
+from paragrain.annotation.settings import AnnotationSettings, run_name
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_json
 from paragrain.progress import progress_bar
 
 TROUBLE_SECONDS = 5.0
-OPERATION = {"endpoint", "in_flight", "timeout", "patience", "structured", "batch_size", "device"}
-"""Settings of a backend that decide how it is asked, and not what it says."""
+"""For so long calls have to wait until the user is told."""
+
+_LOGGER = logging.getLogger("paragrain")
 
 
 def annotate(
@@ -70,17 +69,17 @@ def annotate(
     folder = collection.folder / "annotation"
     report = AnnotationReport(collection.folder)
     total = len(collection.ids(split)[:limit])
+    _check_for_graphs(collection, settings, split)
     started = time.monotonic()
     with locked(folder):
-        described = {
-            "run": run_name(settings),
-            "split": split,
-            "limit": limit,
-            "settings": _public(settings),
-        }
-        write_json(folder / "run.json", described)
+        description = _Description(folder, settings, split, limit)
         try:
-            with progress_bar("annotating", total, unit="images", show=show) as advance:
+            with progress_bar("annotating", total, unit="images", show=show) as bar:
+
+                def advance(images: int = 0, note: str = "") -> None:
+                    description.write(images)
+                    bar(images, note)
+
                 if runner == "ray":
                     from paragrain.annotation.cluster import annotate_on_ray
 
@@ -93,7 +92,67 @@ def annotate(
         finally:
             report.seconds = time.monotonic() - started
             write_failed(folder, report.problems)
+    if report.failed and not (report.complete or report.calls or report.reused):
+        raise ParagrainError(
+            f"none of the {len(report.failed):,} images got an answer ({report.failed[0][1]}): see "
+            "to the server and run the same command again"
+        )
     return report
+
+
+class _Description:
+    """What `run.json` says of a run, for `status`; it waits for the first image that is through,
+    so that a run that cannot even begin does not hide the one before.
+    """
+
+    def __init__(
+        self, folder: Path, settings: AnnotationSettings, split: str | None, limit: int | None
+    ) -> None:
+        self._place = folder / "run.json"
+        self._value = {
+            "run": run_name(settings),
+            "split": split,
+            "limit": limit,
+            "model": settings.generator.name,
+            "settings": _public(settings),
+        }
+        self._written = False
+        before = _read_description(folder)
+        if before is None:
+            self.write(1)
+        elif before["model"] != settings.generator.name:
+            _LOGGER.warning(
+                "paragrain: texts that %s wrote make way for those of %s as these come",
+                before["model"],
+                settings.generator.name,
+            )
+
+    def write(self, images: int) -> None:
+        """Write it once there are images that are through."""
+        if images and not self._written:
+            self._written = True
+            write_json(self._place, self._value)
+
+
+def _read_description(folder: Path) -> dict[str, Any] | None:
+    try:
+        value = read_json(folder / "run.json")
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) and {"run", "model"} <= value.keys() else None
+
+
+def _check_for_graphs(
+    collection: Collection, settings: AnnotationSettings, split: str | None
+) -> None:
+    """Refuse to answer from scene graphs where there are none."""
+    if "scenes" in (settings.generator.backend, settings.judge and settings.judge.backend):
+        first = next(collection.records(split, fields=["graph"]))
+        if first.graph is None:
+            raise UsageError(
+                f"{collection.place(split)} holds no drawn scenes, about which alone the backend "
+                "scenes can answer"
+            )
 
 
 async def _annotate(
@@ -108,9 +167,9 @@ async def _annotate(
     folder = collection.folder / "annotation"
     run = run_name(settings)
 
-    def tell(images: int = 0, trouble: str = "") -> None:
+    def tell(images: int, trouble: str = "") -> None:
         tokens = report.prompt_tokens + report.completion_tokens
-        note = f"{tokens:,} tokens, {len(report.problems):,} failed"
+        note = f"{report.calls:,} replies, {tokens:,} tokens, {len(report.problems):,} failed"
         advance(images, f"{note}; waiting: {trouble}" if trouble else note)
 
     with CallLog(folder / "calls") as log, ImageLog(folder / "images", run) as images:
@@ -134,7 +193,7 @@ class Troubles:
     """Tells the user what calls wait for, once it has lasted for some seconds."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
-        """Hand each trouble to `show`; the first of them goes to the log of warnings, too."""
+        """Hand what is waited for to `show`, and the first of it to the log of warnings, too."""
         self._show = show
         self._since: float | None = None
         self._warned = False
@@ -142,16 +201,12 @@ class Troubles:
     def __call__(self, trouble: str) -> None:
         """Take note of what calls wait for now; empty if for nothing but their answers."""
         now = time.monotonic()
-        if not trouble:
-            self._since = None
-            return
-        self._since = self._since or now
-        if now - self._since < TROUBLE_SECONDS:
-            return
-        self._show(trouble)
-        if not self._warned:  # a bar that nobody sees is no message
+        self._since = (self._since or now) if trouble else None
+        lasting = self._since is not None and now - self._since >= TROUBLE_SECONDS
+        self._show(trouble if lasting else "")
+        if lasting and not self._warned:  # a bar that nobody sees is no message
             self._warned = True
-            logging.getLogger("paragrain").warning("paragrain: waiting for the server: %s", trouble)
+            _LOGGER.warning("paragrain: waiting for the server: %s", trouble)
 
 
 def status(collection: Collection) -> Status:
@@ -161,12 +216,11 @@ def status(collection: Collection) -> Status:
         UsageError: the collection was never annotated.
     """
     folder = collection.folder / "annotation"
-    try:
-        described = read_json(folder / "run.json")
-    except FileNotFoundError:
+    described = _read_description(folder)
+    if described is None:
         raise UsageError(
             f"{collection.folder} was never annotated: start with `paragrain annotate`"
-        ) from None
+        )
     wanted = collection.ids(described["split"])[: described["limit"]]
     latest, rate = read_images(folder / "images", described["run"], set(wanted))
     state = Status(collection.folder, images=len(wanted), rate=rate)
@@ -188,12 +242,6 @@ def status(collection: Collection) -> Status:
     with CallLog(folder / "calls", writing=False) as log:
         state.calls = log.calls
     return state
-
-
-def run_name(settings: AnnotationSettings) -> str:
-    """16 hexadecimal digits of all settings that decide what is written."""
-    value = settings.model_dump(mode="json", exclude={"generator": OPERATION, "judge": OPERATION})
-    return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _public(settings: AnnotationSettings) -> dict[str, Any]:

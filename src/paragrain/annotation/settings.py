@@ -1,5 +1,6 @@
 """Every setting of an annotation run, checked."""
 
+import json
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +18,20 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+OPERATION = {
+    "endpoint",
+    "key_env",
+    "in_flight",
+    "timeout",
+    "patience",
+    "structured",
+    "batch_size",
+    "device",
+}
+"""Settings of a backend that decide how it is asked, and not what it says."""
 
 
 class SceneErrors(_Settings):
@@ -58,7 +72,8 @@ class BackendSettings(_Settings):
             this process, "scenes" for answers from a drawn scene's graph.
         model: name on the server, folder or Hub name, or "scenes".
         endpoint: the server's address, such as http://localhost:8000/v1; None for the hosted
-            default of the client. The key comes from the environment.
+            default of the client.
+        key_env: name of the environment's variable that holds the key.
         in_flight: most requests under way at once.
         timeout: seconds that one request may take.
         patience: seconds for which a request that fails in passing is tried again.
@@ -71,6 +86,7 @@ class BackendSettings(_Settings):
     backend: Literal["openai", "transformers", "scenes"] = "openai"
     model: str
     endpoint: str | None = None
+    key_env: Annotated[str, Field(pattern=r"^\w+$")] = "OPENAI_API_KEY"
     in_flight: Annotated[int, Field(ge=1, le=10_000)] = 32
     timeout: Annotated[float, Field(gt=0)] = 180.0
     patience: Annotated[float, Field(ge=0)] = 900.0
@@ -223,7 +239,14 @@ def _checked(kind: type[T], values: dict[str, Any]) -> T:
         what = error.errors()[0]
         message = what["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
-        where = ".".join(str(part) for part in what["loc"])
+        names = [part for part in what["loc"] if isinstance(part, str)]
+        where = ".".join(name for name in names if name not in ("generator", "judge"))
         if "endpoint" in what["loc"]:  # where keys may stand
             raise UsageError(f"{where} cannot be used: {message}") from None
         raise UsageError(f"{where} is {what['input']!r}: {message}" if where else message) from None
+
+
+def run_name(settings: AnnotationSettings) -> str:
+    """16 hexadecimal digits of all settings that decide what is written."""
+    value = settings.model_dump(mode="json", exclude={"generator": OPERATION, "judge": OPERATION})
+    return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -1,6 +1,7 @@
 """`paragrain annotate`: captions, hard negatives and judged paragraphs by two models."""
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from paragrain.cli.common import (
     DeviceOption,
     JsonOption,
     SplitOption,
+    duration,
     end,
     tell,
 )
@@ -26,6 +28,11 @@ class _RunByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] != "--help":
+            meant = get_close_matches(args[0], self.commands, n=1)
+            if meant and not Path(args[0]).exists():
+                raise UsageError(
+                    f"there is neither a verb nor a folder {args[0]!r}: did you mean {meant[0]!r}?"
+                )
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -33,7 +40,8 @@ class _RunByDefault(TyperGroup):
 app = typer.Typer(
     cls=_RunByDefault,
     help="Write captions, hard negatives and judged paragraphs for a collection. "
-    "`paragrain annotate COLLECTION ...` is short for `paragrain annotate run COLLECTION ...`.",
+    "`paragrain annotate COLLECTION ...` is short for `paragrain annotate run COLLECTION ...`; "
+    "its options are listed by `paragrain annotate run --help`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -41,13 +49,13 @@ app = typer.Typer(
 EndpointOption = Annotated[
     str | None,
     typer.Option(
-        help="Address of an OpenAI-compatible server, such as http://localhost:8000/v1; the key "
-        "comes from OPENAI_API_KEY."
+        help="Address of an OpenAI-compatible server, such as http://localhost:8000/v1; without "
+        "it, OpenAI's own."
     ),
 ]
-_WHO = "The generator"
-_HOW = "How it is asked"
-_WHAT = "What is written"
+KeyOption = Annotated[
+    str, typer.Option(help="Name of the environment's variable that holds the server's key.")
+]
 
 
 @app.command()
@@ -67,6 +75,10 @@ def run(
     ] = "openai",
     judge_endpoint: Annotated[
         str | None, typer.Option(help="Address of the judge's server, if it is another one.")
+    ] = None,
+    key_env: KeyOption = "OPENAI_API_KEY",
+    judge_key_env: Annotated[
+        str | None, typer.Option(help="The same for the judge's server; by default the same key.")
     ] = None,
     judge: Annotated[
         str, typer.Option(help="Model that scores the paragraphs, `same`, or `none`.")
@@ -151,20 +163,23 @@ def run(
         "patience": patience,
         "batch_size": batch_size,
         "device": device,
-        "errors": _rates(errors),
+        "errors": _rates(errors, backend),
     }
     if dry_run:  # asks nobody, not even which models there are
         model = model or "any"
+    elif rate is not None or price_in is not None or price_out is not None:
+        raise UsageError("--rate and the prices belong to --dry-run: add it, or leave them out")
     if (price_in is None) != (price_out is None):
         raise UsageError("the cost needs both prices: give --price-in and --price-out")
-    generator = {**common, **who(backend, endpoint, model)}
+    generator = {**common, **who(backend, endpoint, model, key_env)}
     judging: dict[str, Any] | None = generator
     if judge == "none":
         judging = None
     elif judge != "same" or judge_endpoint:
-        place = judge_endpoint or endpoint
+        place, key = judge_endpoint or endpoint, judge_key_env or key_env
+        kind = "openai" if judge_endpoint else backend
         named = (model if dry_run else None) if judge == "same" else judge
-        judging = {**common, **who(backend, place, named)}
+        judging = {**common, "backend": kind, **who(kind, place, named, key)}
     settings = annotation.make_settings(
         generator=generator,
         judge=judging,
@@ -203,8 +218,10 @@ def run(
     end([*source.problems, *report.problems], named_in=named_in, what="not complete")
 
 
-def who(backend: str, endpoint: str | None, model: str | None) -> dict[str, Any]:
+def who(backend: str, endpoint: str | None, model: str | None, key_env: str) -> dict[str, Any]:
     """Model and endpoint of a backend; a server that offers one model need not be told which."""
+    if endpoint and backend in ("scenes", "transformers"):
+        raise UsageError(f"--backend {backend} asks no server: leave --endpoint or --backend out")
     if backend == "scenes":
         return {"model": "scenes"}
     if backend == "transformers":
@@ -214,16 +231,18 @@ def who(backend: str, endpoint: str | None, model: str | None) -> dict[str, Any]
     if model is None:
         from paragrain.annotation import only_model
 
-        if endpoint is None and "OPENAI_API_KEY" not in os.environ:
+        if endpoint is None and key_env not in os.environ:
             raise UsageError(
                 "there is no model to ask: give the --endpoint of a server, or --backend "
                 "transformers and a --model"
             )
-        model = only_model(endpoint)
-    return {"model": model, "endpoint": endpoint}
+        model = only_model(endpoint, key_env)
+    return {"model": model, "endpoint": endpoint, "key_env": key_env}
 
 
-def _rates(text: str) -> dict[str, float]:
+def _rates(text: str, backend: str) -> dict[str, float]:
+    if text and backend != "scenes":
+        raise UsageError("--errors belongs to --backend scenes: add that, or leave it out")
     rates = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -240,15 +259,16 @@ def _tell_plan(plan: "Plan", json: bool) -> None:
         return least if least == most else f"{least} to {most}"
 
     lines = [
-        f"{plan.folder}: {plan.images:,} images, {plan.complete:,} complete, {plan.to_ask:,} to be "
-        f"asked about, {len(plan.unusable):,} that cannot be sent",
+        f"{plan.folder}: {plan.images:,} images, {plan.complete:,} complete, {plan.failed:,} "
+        f"failed (asked again with more --tries), {plan.to_ask:,} to be asked about, "
+        f"{len(plan.unusable):,} that cannot be sent",
         f"requests: {span(plan.calls)}",
         f"tokens to be read, about: {span(plan.prompt_tokens)}; written, at most: "
         f"{span(plan.completion_tokens)}",
     ]
     if plan.seconds:
-        hours = (plan.seconds[0] / 3600, plan.seconds[1] / 3600)
-        lines.append(f"hours at that rate: {span(hours, ',.1f')}")
+        least, most = map(duration, plan.seconds)
+        lines.append(f"time at that rate: {least if least == most else f'{least} to {most}'}")
     if plan.cost:
         lines.append(f"cost at those prices: {span(plan.cost, ',.2f')}")
     tell(json, plan.as_json(), lines)
@@ -259,9 +279,9 @@ def _tell_report(report: "AnnotationReport", settings: "AnnotationSettings", jso
     mean = sum(score * count for score, count in report.scores.items()) / scored if scored else None
     weak = sum(count for score, count in report.scores.items() if score <= settings.min_score)
     lines = [
-        f"{report.folder}: {report.images:,} images, {report.complete:,} complete "
-        f"({report.untouched:,} of them had all texts), {len(report.failed):,} failed, "
-        f"{len(report.skipped):,} not sent",
+        f"{report.folder}: {report.images:,} images, {report.complete:,} complete"
+        + (f" ({report.untouched:,} came with all texts)" if report.untouched else "")
+        + f", {len(report.failed):,} failed, {len(report.skipped):,} not sent",
         f"{report.calls:,} replies in {report.seconds:,.1f} s ({report.reused:,} more were in the "
         f"log), {report.prompt_tokens:,} tokens read, {report.completion_tokens:,} written; "
         f"{report.changed:,} records changed",
@@ -272,4 +292,8 @@ def _tell_report(report: "AnnotationReport", settings: "AnnotationSettings", jso
             f"{weak:,} kept with {settings.min_score} or less"
         )
     lines += [f"note: {note}" for note in report.notes]
+    if any("request (" not in why and "unanswered (" not in why for _, why in report.failed):
+        lines.append(
+            f"note: --tries {settings.tries + 1} asks once more what could not be read so far"
+        )
     tell(json, report.as_json(), lines)

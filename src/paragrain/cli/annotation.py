@@ -5,8 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paragrain.cli.annotate import EndpointOption, app, who
-from paragrain.cli.common import CollectionArgument, JsonOption, ModelOption, SplitOption, end, tell
+from paragrain.cli.annotate import EndpointOption, KeyOption, app, who
+from paragrain.cli.common import (
+    CollectionArgument,
+    JsonOption,
+    ModelOption,
+    SplitOption,
+    duration,
+    end,
+    tell,
+)
+from paragrain.errors import UsageError
 
 if TYPE_CHECKING:
     from paragrain.annotation import Table
@@ -28,7 +37,7 @@ def status(collection: CollectionArgument, json: JsonOption = False) -> None:
         + ("running now" if found.running else "not running"),
         f"{found.calls:,} replies in the log"
         + (f"; {found.rate:,.2f} images/s" if found.rate else "")
-        + (f", {found.seconds_left / 3600:,.1f} hours left" if found.seconds_left else ""),
+        + (f", {duration(found.seconds_left)} left" if found.seconds_left else ""),
     ]
     if found.scores:
         most = max(found.scores.values())
@@ -57,6 +66,10 @@ def check(
     seed: Annotated[int, typer.Option(help="Of the draw, and of the intervals.")] = 0,
     prompts: Annotated[Path | None, typer.Option(help="YAML with an own `judge` template.")] = None,
     in_flight: Annotated[int, typer.Option(help="Most requests under way.")] = 32,
+    patience: Annotated[
+        float, typer.Option(help="Seconds for which a failing request is tried again.")
+    ] = 900.0,
+    key_env: KeyOption = "OPENAI_API_KEY",
     split: SplitOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -69,7 +82,10 @@ def check(
 
     source = Collection.open(collection)
     judge = annotation.make_backend_settings(
-        backend=backend, in_flight=in_flight, **who(backend, endpoint, model)
+        backend=backend,
+        in_flight=in_flight,
+        patience=patience,
+        **who(backend, endpoint, model, key_env),
     )
     done = annotation.check(
         source,
@@ -128,6 +144,8 @@ def truth(
     from paragrain.collection import Collection
 
     source = Collection.open(collection)
+    if all(record.graph is None for record in source.records(split, fields=["graph"])):
+        raise UsageError(f"{source.place(split)} holds no drawn scenes, so no truth is known")
     tables = annotation.truth_tables(source.records(split), threshold=min_score)
     value = {"tables": [vars(table) for table in tables]}
     tell(json, value, [line for table in tables for line in ["", *table_lines(table)]][1:])

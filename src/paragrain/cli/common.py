@@ -58,3 +58,14 @@ def printable(text: str) -> str:
     'a\\\\nb'
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(34), duration(300), duration(40_000)
+    ('34 s', '5 min', '11.1 hours')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} hours"

@@ -270,7 +270,7 @@ class Collection:
                 names = values.get("split") or ["train"] * size
                 rows = zip(values["id"], names, paths, strict=True)
                 for row, (id, split, image) in enumerate(rows):
-                    reason = unsound(id, image and image.path, seen)
+                    reason = _unsound(id, image and image.path, seen)
                     if reason:
                         where = id or f"row {first + row} of {file.name}"
                         self._problems.append((where, reason))
@@ -308,6 +308,20 @@ def reading(file: Path) -> Iterator[None]:
         raise ParagrainError(
             f"{file} is damaged ({str(error).splitlines()[0]}): import the data again"
         ) from error
+
+
+def rows_as_taken(file: Path) -> Iterator[tuple[Record, bool]]:
+    """All records of one Parquet file without image bytes; whether a `Collection` takes each."""
+    metadata = pq.read_metadata(file)
+    seen: set[str] = set()
+    for index in range(metadata.num_row_groups):
+        nulls, _ = _null_images(metadata, index)
+        for record in _read_group(file, index, _columns(None, False), None):
+            path = None if nulls == 0 else record.image.path  # of stored images it is a name only
+            sound = _unsound(record.id, path, seen) is None
+            if sound:
+                seen.add(record.id)
+            yield record, sound
 
 
 def read_shard(file: Path, *, images: bool = True) -> Iterator[Record]:
@@ -349,7 +363,7 @@ def _null_images(metadata: pq.FileMetaData, index: int) -> tuple[int | None, int
     return group.num_rows, group.num_rows
 
 
-def unsound(id: str, path: str | None, seen: Names[str]) -> str | None:
+def _unsound(id: str, path: str | None, seen: Names[str]) -> str | None:
     """Why a row cannot be used, or `None`."""
     if not id:
         return "it has no id"

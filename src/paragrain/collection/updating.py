@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paragrain.collection.columns import with_values, writable_type, wrong_column
-from paragrain.collection.reading import read_shard, reading, unsound
+from paragrain.collection.reading import reading, rows_as_taken
 from paragrain.collection.record import LIST_FIELDS, SCHEMA, TEXT_FIELDS, combined, digest
 from paragrain.collection.shards import (
     FINGERPRINT,
@@ -119,8 +119,8 @@ def _plan(file: Path, changes: Mapping[str, Mapping[str, Any]]) -> tuple[_Change
     rows: _Changes = {}
     digests = []
     seen: set[str] = set()
-    for row, record in enumerate(read_shard(file, images=False)):
-        if unsound(record.id, record.image.path, seen) is None:
+    for row, (record, sound) in enumerate(rows_as_taken(file)):
+        if sound:
             seen.add(record.id)
             wanted = changes.get(record.id, {})
             new = {field: v for field, v in wanted.items() if getattr(record, field) != v}

@@ -27,7 +27,7 @@ def make_backend(settings: BackendSettings) -> Backend:
     return ScenesBackend(settings)
 
 
-def only_model(endpoint: str | None) -> str:
+def only_model(endpoint: str | None, key_env: str = "OPENAI_API_KEY") -> str:
     """The name of the one model that a server offers, so that the user need not give it.
 
     Raises:
@@ -35,4 +35,4 @@ def only_model(endpoint: str | None) -> str:
     """
     from paragrain.annotation.backends import server
 
-    return asyncio.run(server.only_model(endpoint))
+    return asyncio.run(server.only_model(endpoint, key_env))

@@ -40,6 +40,10 @@ class Refused(Exception):
     """The server finds fault with the request: with an option of it, or with the image."""
 
 
+_NO_SUCH_MODEL = {
+    404: re.compile(r"\bmodel\b", re.IGNORECASE),
+    400: re.compile(r"\bmodel\b.{0,100}\b(?:not found|does not exist)|pinned to", re.IGNORECASE),
+}
 _NOT_CONNECTED = {"ConnectError", "ClientConnectorError", "ClientConnectorDNSError"}
 
 
@@ -51,18 +55,19 @@ class Connection:
         shown: the endpoint without what is secret.
     """
 
-    def __init__(self, endpoint: str | None, in_flight: int):
+    def __init__(self, endpoint: str | None, in_flight: int, variable: str):
         import openai  # here, since it takes a second
 
-        key = os.environ.get("OPENAI_API_KEY", "").strip()
+        self._variable = variable
+        key = os.environ.get(variable, "").strip()
         endpoint = endpoint or os.environ.get("OPENAI_BASE_URL") or None
         if not key and not endpoint:
             raise UsageError(
                 "there is neither a server nor a key: pass --endpoint, such as "
-                "http://localhost:8000/v1, or set OPENAI_API_KEY"
+                f"http://localhost:8000/v1, or set {variable}"
             )
         if not re.fullmatch(r"[!-~]*", key):
-            raise UsageError("OPENAI_API_KEY holds characters that no key has: copy it again")
+            raise UsageError(f"{variable} holds characters that no key has: copy it again")
         self._secrets = {key} if key else set()
         auth = None
         options: dict[str, Any] = {}
@@ -147,9 +152,11 @@ class Connection:
         said = self.clean(message) or _phrase(status)
         everywhere = None
         if status == 401 or code == "invalid_api_key":
-            everywhere = f"the server refuses the key ({status}): set OPENAI_API_KEY to a valid one"
+            everywhere = (
+                f"{self.shown} refuses the key ({status}): set {self._variable} to a valid one"
+            )
         elif status == 403:
-            everywhere = f"403: {said}; check what the key in OPENAI_API_KEY is allowed to do"
+            everywhere = f"403: {said}; check what the key in {self._variable} is allowed to do"
         elif status == 402 or code == "insufficient_quota":
             everywhere = f"the account has no credit left ({status}): top it up, then run again"
         elif status == 405 or (status == 404 and (not message or _NO_SUCH_PATH.match(said))):
@@ -157,7 +164,9 @@ class Connection:
                 f"there is no such service at {self.shown} ({status}): check the endpoint, which "
                 "ends in /v1 as a rule"
             )
-        elif code == "model_not_found" or (status == 404 and re.search(r"\bmodel\b", said, re.I)):
+        elif code == "model_not_found" or (
+            status in (400, 404) and _NO_SUCH_MODEL[status].search(said)
+        ):
             everywhere = f"{self.shown} has no model {model!r} ({status}): name one that it serves"
         if everywhere:
             return RequestFailed(everywhere, everywhere=True)

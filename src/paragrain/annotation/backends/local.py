@@ -302,19 +302,21 @@ def _open(name: str, device: "torch.device") -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     from paragrain.encoders.finding import checkpoint_folder, snapshot
+    from paragrain.encoders.weights import quiet_transformers
 
     folder = checkpoint_folder(name, lambda hub_name: snapshot(hub_name, _FILES))
     try:
-        processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
-        _check_template(processor, name)
-        model, loading = AutoModelForImageTextToText.from_pretrained(
-            folder,
-            dtype=torch.float32 if device.type == "cpu" else "auto",
-            device_map=device,
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
+        with quiet_transformers():
+            processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
+            _check_template(processor, name)
+            model, loading = AutoModelForImageTextToText.from_pretrained(
+                folder,
+                dtype=torch.float32 if device.type == "cpu" else "auto",
+                device_map=device,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
     except ParagrainError:
         raise
     except Exception as error:  # of a dozen libraries

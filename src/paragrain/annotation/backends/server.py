@@ -79,7 +79,7 @@ class ServerBackend:
         self.in_flight = settings.in_flight
         self.trouble = ""
         self.notes: list[str] = []
-        self._connection = Connection(settings.endpoint, settings.in_flight)
+        self._connection = Connection(settings.endpoint, settings.in_flight, settings.key_env)
         self._timeout = settings.timeout
         self._patience = settings.patience
         self._structured = settings.structured
@@ -221,13 +221,13 @@ class ServerBackend:
         return uri
 
 
-async def only_model(endpoint: str | None) -> str:
+async def only_model(endpoint: str | None, key_env: str) -> str:
     """The name of the one model that a server offers, so that the user need not give it.
 
     Raises:
         UsageError: it offers none or several, or does not say.
     """
-    connection = Connection(endpoint, 1)
+    connection = Connection(endpoint, 1, key_env)
     try:
         async with asyncio.timeout(_MODELS_TIMEOUT):
             answer: Any = await connection.client.get("/models", cast_to=object)
@@ -272,7 +272,7 @@ class _Patience:
                 f"{failure}; it asks to wait {failure.wait:.0f} s, and the patience ends after "
                 f"{self._seconds:g} s"
             )
-        return f"{failure}; tried again for {self._spent:.3g} s" if self._spent else str(failure)
+        return f"{failure}; tried again for {self._seconds:g} s" if self._spent else str(failure)
 
 
 def _wait(state: RetryCallState) -> float:

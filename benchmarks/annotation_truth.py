@@ -12,7 +12,12 @@ import tempfile
 from pathlib import Path
 
 from paragrain.annotation import AnnotationSettings, BackendSettings, SceneErrors, annotate
-from paragrain.annotation.truth import judge_quality, judged_attempts, measure, quality_after
+from paragrain.annotation.measures.truth import (
+    judge_quality,
+    judged_attempts,
+    measure,
+    quality_after,
+)
 from paragrain.collection import Collection, Record
 from paragrain.runtime import tune
 from paragrain.sources import import_scenes

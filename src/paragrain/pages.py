@@ -20,7 +20,16 @@ body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: 
   color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.7rem; line-height: 1.2; } h2 { margin-top: 2.5rem; font-size: 1.25rem; }
 p.dim, figcaption { color: var(--dim); font-size: .9rem; margin: .4rem 0; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; min-width: 100%; }
+.wide { overflow-x: auto; background: no-repeat
+    linear-gradient(90deg, var(--paper), transparent) local 0 / 2rem 100%,
+    no-repeat linear-gradient(270deg, var(--paper), transparent) local 100% / 2rem 100%,
+    no-repeat linear-gradient(90deg, #8886, transparent) scroll 0 / .6rem 100%,
+    no-repeat linear-gradient(270deg, #8886, transparent) scroll 100% / .6rem 100%; }
+.sample { display: grid; grid-template-columns: minmax(8rem, 16rem) 1fr; gap: 1rem;
+  margin: 1.5rem 0; } .sample > img { width: 100%; border-radius: .3rem; }
+.sample ul { margin: .3rem 0; padding-left: 1.2rem; } .sample b { font-size: .9rem; }
+@media (max-width: 40rem) { .sample { grid-template-columns: 1fr; } }
+table { border-collapse: collapse; min-width: 100%; }
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
   font-variant-numeric: tabular-nums; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; } td.best { font-weight: 700; }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paragrain.annotation.agreement import Measure, agreement, sample_scored
+from paragrain.annotation.measures.agreement import Measure, agreement, sample_scored
 from paragrain.collection import Record
 from paragrain.errors import UsageError
 

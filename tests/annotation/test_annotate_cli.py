@@ -89,6 +89,10 @@ def test_check_and_stats(paragrain: Cli, photos: Path, stub: Any) -> None:
     assert str(folder / "index.html") in told.out
     names = {"token_lengths", "scores", "attempts", "agreement"}
     assert {path.stem for path in folder.glob("*.png")} == names
+    page = (folder / "index.html").read_text()
+    record = next(iter(Collection.open(photos).records()))
+    assert page.count("<div class=sample>") == 6
+    assert record.negatives[0] in page or record.id not in page
     value = paragrain("annotate", "stats", photos, "--json").json
     assert value["judges"] == ["writer", "third"]
     assert value["annotation"]["annotated"]["paragraph"] == 8

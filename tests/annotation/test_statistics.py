@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paragrain.annotation import lengths as lengths_module
-from paragrain.annotation.agreement import agreement
-from paragrain.annotation.lengths import TextLengths, text_lengths
-from paragrain.annotation.plots import confusion, token_lengths, write_stats_page
-from paragrain.annotation.statistics import annotation_statistics
+from paragrain.annotation.measures import lengths as lengths_module
+from paragrain.annotation.measures.agreement import agreement
+from paragrain.annotation.measures.lengths import TextLengths, text_lengths
+from paragrain.annotation.measures.plots import confusion, token_lengths, write_stats_page
+from paragrain.annotation.measures.statistics import annotation_statistics
 from paragrain.collection import Record
 from paragrain.encoders import ImageTextEncoder
 

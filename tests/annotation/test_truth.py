@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from paragrain.annotation.backends.scenes import ScenesBackend
 from paragrain.annotation.calls import Call, Picture
-from paragrain.annotation.settings import BackendSettings, SceneErrors
-from paragrain.annotation.truth import (
+from paragrain.annotation.measures.truth import (
     Proportion,
     attempts_of,
     judge_quality,
@@ -22,6 +21,7 @@ from paragrain.annotation.truth import (
     quality_after,
     truth_tables,
 )
+from paragrain.annotation.settings import BackendSettings, SceneErrors
 from paragrain.collection import Record
 from paragrain.sources.scenes import Scene, Thing
 from paragrain.sources.scenes.world import scenes_of

@@ -1,10 +1,11 @@
 """Text for any collection: captions, hard negatives and judged paragraphs by two models."""
 
-from paragrain.annotation.agreement import Agreement, agreement
 from paragrain.annotation.backends import make_backend, only_model
 from paragrain.annotation.checking import Check, check
-from paragrain.annotation.lengths import Table
-from paragrain.annotation.overview import Overview, overview
+from paragrain.annotation.measures.agreement import Agreement, agreement
+from paragrain.annotation.measures.lengths import Table
+from paragrain.annotation.measures.overview import Overview, overview
+from paragrain.annotation.measures.truth import truth_tables
 from paragrain.annotation.planning import Plan, plan
 from paragrain.annotation.prompts import PromptSet, load_prompts
 from paragrain.annotation.report import AnnotationReport, Status
@@ -16,7 +17,6 @@ from paragrain.annotation.settings import (
     make_backend_settings,
     make_settings,
 )
-from paragrain.annotation.truth import truth_tables
 
 __all__ = [
     "Agreement",

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragrain.annotation.agreement import Agreement, agreement, sample_scored
 from paragrain.annotation.asking import Asker
 from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import provenance, score_paragraph
+from paragrain.annotation.measures.agreement import Agreement, agreement, sample_scored
 from paragrain.annotation.prompts import PromptSet
 from paragrain.annotation.report import AnnotationReport
 from paragrain.annotation.runs import locked, run_coroutine

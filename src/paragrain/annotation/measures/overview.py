@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paragrain.annotation.agreement import Agreement, agreement
-from paragrain.annotation.lengths import Table, TextLengths, text_lengths
-from paragrain.annotation.plots import write_stats_page
-from paragrain.annotation.statistics import AnnotationStatistics, annotation_statistics
+from paragrain.annotation.measures.agreement import Agreement, agreement
+from paragrain.annotation.measures.lengths import Table, TextLengths, text_lengths
+from paragrain.annotation.measures.plots import write_stats_page
+from paragrain.annotation.measures.samples import samples
+from paragrain.annotation.measures.statistics import AnnotationStatistics, annotation_statistics
 from paragrain.collection import Collection
 from paragrain.collection.record import TEXT_FIELDS
 from paragrain.errors import ParagrainError
@@ -72,7 +73,9 @@ def overview(
     made = annotation_statistics(collection.records(split, fields=["annotation"]))
     found, judges = _latest_check(collection.folder / "annotation")
     folder = collection.folder / "annotation" / "stats"
-    page = write_stats_page(folder, collection.name, lengths, made, found, judges)
+    name = collection.folder.resolve().name
+    shown = samples(collection, split)
+    page = write_stats_page(folder, name, lengths, made, found, judges, shown)
     return Overview(lengths, made, found, judges, page)
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paragrain import pages
-from paragrain.annotation.agreement import Agreement
-from paragrain.annotation.lengths import TOKEN_BUDGETS, Table, TextLengths
-from paragrain.annotation.statistics import SCORES, AnnotationStatistics
+from paragrain.annotation.measures.agreement import Agreement
+from paragrain.annotation.measures.lengths import TOKEN_BUDGETS, Table, TextLengths
+from paragrain.annotation.measures.statistics import SCORES, AnnotationStatistics
 from paragrain.files import replacing, write_text
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def write_stats_page(
     statistics: AnnotationStatistics,
     found: Agreement | None = None,
     judges: tuple[str, str] = ("the first judge", "the second judge"),
+    samples: str = "",
 ) -> Path:
     """Write the plots as PNG files, and a page with plots and tables that needs no other file.
 
@@ -124,6 +125,7 @@ def write_stats_page(
         statistics: from `annotation_statistics`.
         found: from `agreement`, if a second judge was asked.
         judges: what the two judges are called.
+        samples: a part of the page that shows some images with their texts.
 
     Returns:
         The page.
@@ -142,18 +144,18 @@ def write_stats_page(
             continue
         with replacing(path) as temporary:
             figure.savefig(temporary, format="png", dpi=150, bbox_inches="tight")
-    write_text(folder / PAGE, _page(name, lengths, statistics, found, judges, figures))
+    parts = _parts(lengths, statistics, found, judges, figures)
+    write_text(folder / PAGE, pages.page(f"Texts of {name}", samples, *parts))
     return folder / PAGE
 
 
-def _page(
-    name: str,
+def _parts(
     lengths: TextLengths,
     statistics: AnnotationStatistics,
     found: Agreement | None,
     judges: tuple[str, str],
     figures: "dict[str, Figure | None]",
-) -> str:
+) -> list[str]:
     captions = {
         "token_lengths": "Share of the texts of each kind that fit into so many tokens uncut. "
         "The lines: 77 tokens (CLIP), 128 (paragraphs here), 248 (Long-CLIP), 512 (BLIP).",
@@ -190,7 +192,7 @@ def _page(
             shown["agreement"],
             _html(found.table()),
         ]
-    return pages.page(f"Texts of {name}", *parts)
+    return parts
 
 
 def _html(table: Table) -> str:

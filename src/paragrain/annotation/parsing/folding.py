@@ -3,7 +3,13 @@
 import re
 import unicodedata
 
-from paragrain.annotation.cleaning import blemish, count_words, first_quotation, tidy, unquoted
+from paragrain.annotation.parsing.cleaning import (
+    blemish,
+    count_words,
+    first_quotation,
+    tidy,
+    unquoted,
+)
 
 _COMPARED = 2000  # characters; sorting long runs of combining marks would take quadratic time
 _ARTICLES = frozenset("a an the".split())

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any
 
-from paragrain.annotation.lengths import Table
 from paragrain.annotation.loop import provenance
+from paragrain.annotation.measures.lengths import Table
 from paragrain.collection import Record
 from paragrain.sources.scenes import Scene, is_true, scene_of
 from paragrain.sources.scenes.truth import verdicts

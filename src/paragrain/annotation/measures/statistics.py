@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from paragrain.annotation.lengths import Table, percent, share
+from paragrain.annotation.measures.lengths import Table, percent, share
 from paragrain.collection import Record
 
 SCORES = range(11)

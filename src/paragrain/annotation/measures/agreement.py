@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from paragrain.annotation.lengths import Table
+from paragrain.annotation.measures.lengths import Table
 from paragrain.collection import Record
 from paragrain.errors import UsageError
 

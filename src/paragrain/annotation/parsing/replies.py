@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paragrain.annotation.calls import Failure, Reply
-from paragrain.annotation.cleaning import (
+from paragrain.annotation.parsing.cleaning import (
     BULLET,
     ENDS_SENTENCE,
     SIGN_OFF,
@@ -26,15 +26,12 @@ from paragrain.annotation.cleaning import (
     tidy,
     unquoted,
 )
-from paragrain.annotation.folding import (
+from paragrain.annotation.parsing.folding import (
     clean_item,
     fold,
-    gives_itself_away,
     mentions_caption,
     without_farewell,
 )
-
-__all__ = ["Items", "fold", "gives_itself_away", "parse_items", "parse_paragraph", "parse_score"]
 
 MOST_WORDS = 400
 """Words of a paragraph."""

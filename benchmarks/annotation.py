@@ -107,7 +107,7 @@ def fresh(source: Path, place: Path) -> Collection:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--images", type=Path, help="folder with images; by default scenes")
-    parser.add_argument("--count", type=int, default=150, help="images to annotate")
+    parser.add_argument("--count", type=int, default=300, help="images to annotate")
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0.2, help="seconds, in the second part")
@@ -169,7 +169,7 @@ def overhead(stub: Any, place: Path, args: argparse.Namespace, console: Console)
 def busy(stub: Any, place: Path, args: argparse.Namespace, console: Console) -> None:
     """How busy a slower server is kept, from its first request to its last."""
     table = Table("in flight", "requests", "seconds", "busy", title=f"{args.latency:g} s an answer")
-    for in_flight in sorted({8, 16, 32, args.in_flight}):
+    for in_flight in (8, 16, 32):
         work = fresh(place / "source", place / "work")
         stub.script(rules=GOOD_SCORE, latency=args.latency)
         annotate(work, settings_for(stub, in_flight), limit=args.count, show=False)

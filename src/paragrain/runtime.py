@@ -1,6 +1,7 @@
 """Settings of the process that make numeric work faster, for whoever runs the command line."""
 
 import ctypes
+import gc
 import os
 import sys
 
@@ -14,7 +15,9 @@ def tune() -> None:
     Large temporaries that go back to the system and come again cost more than the arithmetic on
     them (page faults), and spinning OpenMP threads take the cores from those that work. Both can
     be overruled by the environment: MALLOC_MMAP_MAX_, MALLOC_TRIM_THRESHOLD_, OMP_WAIT_POLICY.
+    Garbage is looked for less often, since each time all objects of large libraries are looked at.
     """
+    gc.set_threshold(100_000, 20, 20)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if not sys.platform.startswith("linux"):

@@ -14,6 +14,8 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 @pytest.mark.parametrize(
     "command",
     [
+        ["annotation.py", "--count", "10", "--rounds", "1", "--latency", "0.01"],
+        ["annotation_truth.py", "--scenes", "10"],
         ["gpu.py"],
         ["gpu.py", "--small"],
         ["ranks.py", "--images", "256", "--texts", "512", "--rounds", "2"],

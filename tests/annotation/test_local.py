@@ -149,10 +149,10 @@ def test_qwen2_vl_says_that_it_needs_torchvision(qwen2_vl: Path) -> None:
 
 
 def test_name_and_number_in_flight(llava: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LocalBackend(settings(llava)).model == "tiny-llava"
+    assert LocalBackend(settings(llava)).model.startswith("tiny-llava ")
     monkeypatch.chdir(llava)
     backend = LocalBackend(settings(".", batch_size=3))
-    assert (backend.model, backend.in_flight) == ("tiny-llava", 6)
+    assert (backend.model, backend.in_flight) == (settings(llava).name, 6)
     assert LocalBackend(settings(llava, batch_size=8, in_flight=5)).in_flight == 5
 
 
@@ -234,7 +234,7 @@ def test_bad_image_fails_alone(llava: Path) -> None:
     assert [first, second] == answers(backend, *good)
     assert isinstance(failed, RequestFailed)
     assert not failed.everywhere
-    assert str(failed) == "tiny-llava failed: BadImage: truncated"
+    assert str(failed) == f"{settings(llava).name} failed: BadImage: truncated"
     assert backend.notes == []
 
 

@@ -14,13 +14,16 @@ counts against another. Images without texts ask nothing, yet stay in the galler
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from paragrain.errors import UsageError
 from paragrain.progress import progress_bar
 from paragrain.retrieval.answers import Answers, Layout, lenient_answers, strict_answers
+from paragrain.retrieval.saved import Saved
 from paragrain.retrieval.tiles import count_tiles
 from paragrain.retrieval.vectors import full_precision, same_place, take
 
@@ -100,6 +103,7 @@ def exact_ranks(
     *,
     groups: Any = None,
     tile: tuple[int, int] | None = None,
+    resume: Path | None = None,
     show: bool = False,
 ) -> Ranks:
     """Rank all texts for each image and all images for each text, by cosine.
@@ -113,6 +117,8 @@ def exact_ranks(
             `group_numbers` makes them from names.
         tile: images and texts scored at once; None for the device's own choice. It bounds the
             memory and changes no result.
+        resume: a file that keeps the counts every half minute and goes in the end, so that a call
+            that was killed goes on when it is made again with the same vectors.
         show: show a progress bar.
 
     Raises:
@@ -145,8 +151,14 @@ def exact_ranks(
         if layout.grouped_images:
             answers.append(lenient_answers(layout, images, texts, TIE))
         judgements = [answer.judgement for answer in answers]
+        saved = None
+        if resume is not None and not isinstance(images, torch.Tensor):
+            places = (layout.image_order, layout.text_order, judgements[-1].first)
+            saved = Saved(resume, [images, texts, *places, judgements[-1].last])
         with progress_bar("ranking", len(images), unit="images", show=show) as advance:
-            count_tiles(images, texts, judgements, tile=_tile(tile), advance=advance)
+            count_tiles(images, texts, judgements, tile=_tile(tile), advance=advance, saved=saved)
+        if saved is not None:
+            saved.remove()
 
     queries = np.flatnonzero(np.bincount(text_image, minlength=len(images)))
     # Where the lenient judgement did not ask, nobody is grouped and the strict counts are its own.

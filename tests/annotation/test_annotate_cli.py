@@ -145,14 +145,6 @@ def test_wrong_usage_is_one_sentence(
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("verb", ["run", "status", "check", "stats", "truth"])
-def test_every_verb_has_help_with_an_example(paragrain: Cli, verb: str) -> None:
-    told = paragrain("annotate", verb, "--help")
-    assert told.code == 0
-    assert "Example" in told.out
-    assert paragrain("annotate", "--help").code == 0
-
-
 def test_a_mistyped_verb_is_not_taken_for_a_folder(paragrain: Cli, photos: Path) -> None:
     done = paragrain("annotate", "statsu", photos)
     assert done.code == 2

@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 
 OutArgument = Annotated[Path, typer.Argument(help="Folder of the collection to make or update.")]
+ImagesOption = Annotated[Path, typer.Option(help="Folder with the images.")]
 TextsOption = Annotated[
     Path | None,
     typer.Option(help="CSV, TSV or JSON lines with further texts, joined by id or file name."),
@@ -65,7 +66,7 @@ def folder(
 
 @app.command()
 def coco(
-    images: Annotated[Path, typer.Option(help="Folder with the images.")],
+    images: ImagesOption,
     captions: Annotated[Path, typer.Option(help="The captions_*.json of COCO, or of its layout.")],
     out: OutArgument,
     texts: TextsOption = None,
@@ -86,6 +87,169 @@ def coco(
         out,
         texts=texts,
         split=split,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
+def karpathy(
+    dataset: Annotated[
+        Path, typer.Option(help="dataset_coco.json, dataset_flickr30k.json, dataset_flickr8k.json.")
+    ],
+    images: ImagesOption,
+    out: OutArgument,
+    texts: TextsOption = None,
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import COCO, Flickr30k or Flickr8k in Karpathy's splits; restval counts as train.
+
+    Example: `paragrain import karpathy --dataset dataset_coco.json --images coco photos`
+    """
+    from paragrain.sources import import_karpathy
+
+    report = import_karpathy(
+        dataset,
+        images,
+        out,
+        texts=texts,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
+def flickr(
+    captions: Annotated[
+        Path, typer.Option(help="captions.txt, results.csv, Flickr8k.token.txt or results.token.")
+    ],
+    images: ImagesOption,
+    out: OutArgument,
+    texts: TextsOption = None,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import Flickr8k or Flickr30k with its file of captions.
+
+    Example: `paragrain import flickr --captions captions.txt --images Images photos`
+    """
+    from paragrain.sources import import_flickr
+
+    report = import_flickr(
+        captions,
+        images,
+        out,
+        texts=texts,
+        split=split,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
+def docci(
+    jsonl: Annotated[Path, typer.Option(help="docci_descriptions.jsonlines.")],
+    images: ImagesOption,
+    out: OutArgument,
+    texts: TextsOption = None,
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import DOCCI with its four splits.
+
+    Example: `paragrain import docci --jsonl docci_descriptions.jsonlines --images images docci`
+    """
+    from paragrain.sources import import_docci
+
+    report = import_docci(
+        jsonl,
+        images,
+        out,
+        texts=texts,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
+def jsonl(
+    file: Annotated[Path, typer.Argument(help="A .jsonl, .jsonlines or .ndjson file.")],
+    images: ImagesOption,
+    out: OutArgument,
+    image_key: Annotated[
+        str | None, typer.Option(help="Key of the image's name; by default one that is known.")
+    ] = None,
+    text_key: Annotated[
+        list[str] | None,
+        typer.Option(help="Key of the text; several times if the field holds several texts."),
+    ] = None,
+    id_key: Annotated[
+        str | None, typer.Option(help="Key of the id; by default one that is known, or the image.")
+    ] = None,
+    field: Annotated[
+        str, typer.Option(help="Where the text goes: description, captions, paragraph, ...")
+    ] = "description",
+    texts: TextsOption = None,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import JSON lines that name an image and hold text: IIW, DetailCaps, your own.
+
+    Example: `paragrain import jsonl data.jsonl --images images --text-key IIW --split test iiw`
+    """
+    from paragrain.sources import import_jsonl
+
+    report = import_jsonl(
+        file,
+        images,
+        out,
+        image_key=image_key,
+        text_keys=text_key or (),
+        id_key=id_key,
+        field=field,
+        texts=texts,
+        split=split,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
+def urban1k(
+    folder: Annotated[Path, typer.Argument(help="Folder with the folders image and caption.")],
+    out: OutArgument,
+    texts: TextsOption = None,
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import Urban1k: image/ID.jpg and caption/ID.txt, one to one, all of it the split test.
+
+    Example: `paragrain import urban1k Urban1k urban`
+    """
+    from paragrain.sources import import_urban1k
+
+    report = import_urban1k(
+        folder,
+        out,
+        texts=texts,
         licence=licence,
         max_pixels=max_pixels,
         show=not json,

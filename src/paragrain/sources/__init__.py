@@ -1,7 +1,20 @@
 """Data sets of other kinds turned into collections: one module for each kind."""
 
 from paragrain.sources.coco import import_coco
+from paragrain.sources.descriptions import import_docci, import_jsonl
+from paragrain.sources.flickr import import_flickr
 from paragrain.sources.folder import import_folder
+from paragrain.sources.karpathy import import_karpathy
 from paragrain.sources.scenes import import_scenes
+from paragrain.sources.urban1k import import_urban1k
 
-__all__ = ["import_coco", "import_folder", "import_scenes"]
+__all__ = [
+    "import_coco",
+    "import_docci",
+    "import_flickr",
+    "import_folder",
+    "import_jsonl",
+    "import_karpathy",
+    "import_scenes",
+    "import_urban1k",
+]

@@ -1,0 +1,95 @@
+"""Urban1k: a folder of images and a folder of texts with the same names."""
+
+import os
+from pathlib import Path, PurePosixPath
+
+from paragrain.collection import ImportReport
+from paragrain.errors import UsageError
+from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.sources.listing import Listing
+from paragrain.sources.tables import read_text
+from paragrain.sources.texts import Values, shown, text_problem
+
+
+def import_urban1k(
+    folder: Path,
+    out: Path,
+    *,
+    texts: Path | None = None,
+    licence: str | None = None,
+    max_pixels: int | None = None,
+    show: bool = True,
+) -> ImportReport:
+    """Bring Urban1k into a collection: `image/ID.jpg` and `caption/ID.txt`, one to one.
+
+    The text of a file becomes the description, without the line ends at its close; the split is
+    "test". An image without a text is named and stays, since it makes the search no easier; a
+    text without an image is named and left out.
+
+    Args:
+        folder: the one with `image` and `caption` in it.
+        out: the collection's folder.
+        texts: a table of further texts; see `read_texts` and `TextTable.join`.
+        licence: of the data, as far as known.
+        max_pixels: see `images.decode`.
+        show: whether to show a progress bar.
+
+    Raises:
+        UsageError: `folder` is not in this layout, or has no images.
+    """
+    captions = folder / "caption"
+    if not (folder / "image").is_dir() or not captions.is_dir():
+        raise UsageError(f"{folder} is not in Urban1k's layout: it needs folders image and caption")
+    listing = Listing(folder / "image", folder / "image")
+    unused = dict.fromkeys(_names(captions, listing, [".txt"]))
+    for name in _names(listing.images, listing, IMAGE_SUFFIXES):
+        id = PurePosixPath(name).stem
+        values: Values = {"split": "test"}
+        if f"{id}.txt" in unused:
+            del unused[f"{id}.txt"]
+            text, problem = _text(captions / f"{id}.txt")
+        elif id in listing.names:
+            text, problem = "", None  # `add` says that this id came before
+        else:
+            text, problem = "", f"there is no caption/{id}.txt; the image stays without a text"
+        if problem:
+            listing.problems.append((id, problem))
+        elif text:
+            values["description"] = text
+        listing.add(name, id, [name], values)
+    listing.problems += [(f"caption/{name}", "there is no image of this name") for name in unused]
+    return listing.write(
+        out,
+        name="urban1k",
+        source="urban1k",
+        field="description",
+        licence=licence,
+        texts=texts,
+        max_pixels=max_pixels,
+        show=show,
+    )
+
+
+def _names(folder: Path, listing: Listing, suffixes: frozenset[str] | list[str]) -> list[str]:
+    """Files in a folder with these extensions, sorted; others become problems, hidden ones not."""
+    names = []
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208  (names, not paths)
+        where = shown(f"{folder.name}/{name}")
+        if name.startswith("."):
+            continue
+        if PurePosixPath(name).suffix.lower() not in suffixes:
+            listing.problems.append((where, "not a file of the kind that belongs here"))
+        elif shown(name) != name:
+            listing.problems.append((where, "its name is not valid Unicode: rename it"))
+        else:
+            names.append(name)
+    return names
+
+
+def _text(path: Path) -> tuple[str, str | None]:
+    """The text of a file, and what is wrong with it."""
+    try:
+        text = read_text(path).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        return "", f"its text cannot be read: {getattr(error, 'strerror', None) or error}"
+    return text, text_problem(text)

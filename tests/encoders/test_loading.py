@@ -224,10 +224,10 @@ def test_another_class_of_blip_is_told_apart(
     assert "missing: itm_head.bias" in one_sentence(error)
 
 
-@pytest.mark.parametrize("model_type", ["clip", "blip-2"])
+@pytest.mark.parametrize("model_type", ["siglip2", "blip-2"])
 def test_another_architecture_says_what_is_supported(checkpoint: Path, model_type: str) -> None:
     (checkpoint / "config.json").write_text(json.dumps({"model_type": model_type}))
-    with pytest.raises(ParagrainError, match=f"type '{model_type}', .*use one of type blip"):
+    with pytest.raises(ParagrainError, match=f"type '{model_type}', .*type blip, clip, siglip,"):
         load_encoder(checkpoint)
 
 

@@ -9,15 +9,21 @@ from paragrain.encoders.base import (
     encode_tokens,
 )
 from paragrain.encoders.blip import BlipEncoder
+from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.loading import load_encoder
+from paragrain.encoders.longclip import stretch
+from paragrain.encoders.siglip import SiglipEncoder
 
 __all__ = [
     "BlipEncoder",
+    "ClipEncoder",
     "ImageTextEncoder",
+    "SiglipEncoder",
     "TextVectors",
     "Tokens",
     "encode_images",
     "encode_texts",
     "encode_tokens",
     "load_encoder",
+    "stretch",
 ]

@@ -76,11 +76,13 @@ class ImageTextEncoder(nn.Module, ABC):
     Attributes:
         dim: D, the width of the vectors.
         max_tokens: the most tokens of a text, special tokens included.
-        pad_id: the id that fills short rows of a batch; masked, so it never changes a vector.
+        pad_id: the id that fills short rows of a batch; how far never changes a vector.
+        padded_to: tokens that a row costs at least, where shorter texts are filled up.
     """
 
     dim: int
     max_tokens: int
+    padded_to: int = 1
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
         super().__init__()
@@ -331,6 +333,7 @@ def encode_tokens(
         ParagrainError: a vector is not finite.
     """
     first, inverse = tokens.distinct()
+    costs = np.maximum(tokens.kept[first], encoder.padded_to)
     device = encoder.device
     batch_tokens = batch_tokens or BATCH_TOKENS.get(device.type, BATCH_TOKENS["cpu"])
     vectors = torch.empty((len(first), encoder.dim), dtype=torch.float32, device=device)
@@ -338,7 +341,7 @@ def encode_tokens(
         evaluating(encoder),
         progress_bar("encoding texts", len(first), unit="texts", show=show) as advance,
     ):
-        for batch in length_batches(tokens.kept[first], batch_tokens):
+        for batch in length_batches(costs, batch_tokens):
             rows = [tokens.row(index) for index in first[batch]]
             input_ids, mask = (part.to(device) for part in pad(rows, encoder.pad_id))
             vectors[torch.from_numpy(batch).to(device)] = encoder.text_features(input_ids, mask)

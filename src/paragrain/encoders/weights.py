@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,16 +69,32 @@ def load_model(kind: Any, folder: Path, name: str) -> Any:
     Raises:
         ParagrainError: no weights, unreadable weights, or names and shapes that do not match.
     """
+    return make_model(kind, folder, without_prefix(read_state(folder, name)), name)
+
+
+def make_model(kind: Any, config: Any | Path, state: Mapping[str, torch.Tensor], name: str) -> Any:
+    """A model of class `kind` in float32 on the CPU, with exactly these weights.
+
+    Args:
+        kind: the class.
+        config: its configuration, or the folder that holds it.
+        state: the weights, in any precision, by their names in the model.
+        name: what the user calls the checkpoint.
+
+    Raises:
+        ParagrainError: names and shapes do not match.
+    """
     # Copies, also of what is float32: tensors mapped from a file lie at odd addresses, where
     # sums round otherwise than they do for the same weights elsewhere.
     state = {
         key: tensor.to(torch.float32, copy=True)
-        for key, tensor in without_prefix(read_state(folder, name)).items()
+        for key, tensor in state.items()
         if not _IGNORED.search(key)
     }
     try:
         with quiet_transformers():
-            config = kind.config_class.from_pretrained(folder, local_files_only=True)
+            if isinstance(config, Path):
+                config = kind.config_class.from_pretrained(config, local_files_only=True)
             model, info = kind.from_pretrained(
                 None,
                 config=config,
@@ -124,26 +140,45 @@ def read_state(folder: Path, name: str) -> dict[str, torch.Tensor]:
         raise ParagrainError(
             f"{name} holds no weights: its folder needs {SAFETENSORS[0]} or {PICKLES[0]}"
         )
+    if path.suffix != ".json":
+        return read_weights(path, name)
     try:
-        if path.suffix != ".json":
-            return _read_file(path)
         shards = sorted(set(json.loads(path.read_bytes())["weight_map"].values()))
         state: dict[str, torch.Tensor] = {}
         for shard in shards:
             # Shard names come from the checkpoint: only plain names, never a path elsewhere.
             state.update(_read_file(folder / Path(shard).name))
-        return state
     except Exception as error:
-        raise ParagrainError(
-            f"the weights of {name} in {path.name} cannot be read ({first_line(error)}): "
-            "fetch the checkpoint again"
-        ) from error
+        raise _unreadable(path, name, error) from error
+    return state
+
+
+def read_weights(path: Path, name: str) -> dict[str, torch.Tensor]:
+    """The weights of one file by name, as they are stored.
+
+    Raises:
+        ParagrainError: it cannot be read safely, or holds something other than weights.
+    """
+    try:
+        return _read_file(path)
+    except Exception as error:
+        raise _unreadable(path, name, error) from error
+
+
+def _unreadable(path: Path, name: str, error: Exception) -> ParagrainError:
+    return ParagrainError(
+        f"the weights of {name} in {path.name} cannot be read ({first_line(error)}): "
+        "fetch the checkpoint again"
+    )
 
 
 def _read_file(path: Path) -> dict[str, torch.Tensor]:
     if path.suffix == ".safetensors":
         return load_file(path)
-    return torch.load(path, map_location="cpu", weights_only=True)
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    if not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+        raise ValueError("not a plain dictionary of weights")
+    return state
 
 
 def without_prefix(state: dict[str, torch.Tensor], prefix: str = "module.") -> dict:

@@ -84,8 +84,9 @@ def accumulate_gradients(
     mine = processes.part(len(batch.texts))
     cut = tokenize(model, batch.texts[mine], config)
     lengths = np.array([len(row) for row in cut.ids], dtype=int)
-    passes = length_batches(lengths, config.pass_tokens)
-    padded = sum(len(rows) * int(lengths[rows].max()) for rows in passes)
+    costs = np.maximum(lengths, model.padded_to)
+    passes = length_batches(costs, config.pass_tokens)
+    padded = sum(len(rows) * int(costs[rows].max()) for rows in passes)
     hold = padded <= config.held_tokens
 
     def forward(rows: np.ndarray) -> Tensor:

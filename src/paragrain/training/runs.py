@@ -132,8 +132,9 @@ def describe_run(
 
 def _where(name: str) -> str:
     """A name that finds the encoder from any directory."""
-    is_folder = name not in SHIPPED and Path(name).is_dir()
-    return str(Path(name).resolve()) if is_folder else name
+    path, at, positions = name.partition("@")  # a stretched CLIP is FOLDER@248
+    is_local = path not in SHIPPED and Path(path).exists()
+    return f"{Path(path).resolve()}{at}{positions}" if is_local else name
 
 
 def check_folder(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> None:

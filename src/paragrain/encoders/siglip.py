@@ -1,0 +1,105 @@
+"""SigLIP as an image-text encoder: `transformers.SiglipModel`."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerFast, SiglipModel
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+
+from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.checks import check_end_token, check_pixels, check_vocabulary
+from paragrain.encoders.weights import load_model, load_part
+from paragrain.errors import ParagrainError
+
+
+class SiglipEncoder(ImageTextEncoder):
+    """SigLIP: attention-pooled image and the last position of the text, of unit length.
+
+    Equals `get_image_features` and `get_text_features` of `SiglipModel`, normalised, when texts
+    are padded as the model was trained: always to all of its positions (64), without a mask.
+    Attention looks both ways, so the fill is part of what the model reads, and the vector is that
+    of the last position, most often a fill. Here every text is filled up in that way, whatever
+    batch it comes in; hence the rest of a batch never changes its vector, and a short text costs
+    as much as a long one.
+
+    The tokenizer is read from `tokenizer.json`, which also lower-cases and drops punctuation
+    where the checkpoint wants that. SigLIP 2 checkpoints of fixed resolution are of this class
+    (`model_type` siglip); those of free resolution (siglip2) are not. SigLIP: arXiv 2303.15343.
+    """
+
+    model: SiglipModel
+
+    def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
+        super().__init__(model, image_processor, tokenizer, name)
+        text, vision = model.config.text_config, model.config.vision_config
+        self.dim = int(text.projection_size)
+        self.max_tokens = int(min(text.max_position_embeddings, tokenizer.model_max_length))
+        self.padded_to = self.max_tokens
+        if not vision.vision_use_head or vision.hidden_size != self.dim:
+            raise ParagrainError(
+                f"{name} gives no image vectors beside its text vectors of {self.dim} numbers: "
+                "use a SigLIP checkpoint with both towers and the vision head"
+            )
+        if tokenizer.pad_token_id is None:
+            raise ParagrainError(
+                f"the tokenizer of {name} names no pad token, which SigLIP reads as text: "
+                "use the tokenizer that came with the checkpoint"
+            )
+        check_vocabulary(self, text.vocab_size)
+        check_end_token(self)
+        check_pixels(self, vision.image_size)
+
+    @classmethod
+    def from_folder(cls, folder: Path, name: str) -> "SiglipEncoder":
+        """Load a folder that holds a SiglipModel; see `loading.load_encoder`."""
+        # The Pillow processor by name, as for BLIP: torchvision's gives other pixels.
+        image_processor = load_part(
+            SiglipImageProcessorPil,
+            folder,
+            name,
+            "image processor",
+            ("preprocessor_config.json", "processor_config.json"),
+        )
+        # The fast tokenizer by name: the one that configurations name needs sentencepiece.
+        tokenizer = load_part(
+            PreTrainedTokenizerFast, folder, name, "tokenizer", ("tokenizer.json",)
+        )
+        return cls(load_model(SiglipModel, folder, name), image_processor, tokenizer, name)
+
+    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""
+        pooled = self.model.vision_model(pixel_values=pixels).pooler_output
+        return nn.functional.normalize(pooled.float(), dim=-1)
+
+    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
+        filled = input_ids.masked_fill(attention_mask == 0, self.pad_id)
+        filled = nn.functional.pad(
+            filled, (0, self.max_tokens - filled.shape[1]), value=self.pad_id
+        )
+        pooled = self.model.text_model(input_ids=filled).pooler_output
+        return nn.functional.normalize(pooled.float(), dim=-1)
+
+    def text_parameters(self) -> dict[str, nn.Parameter]:
+        """The text model, its head included."""
+        return dict(self.model.text_model.named_parameters(prefix="text_model"))
+
+    def vision_tensors(self) -> dict[str, torch.Tensor]:
+        """The vision model, its head included."""
+        return dict(self.model.vision_model.named_parameters(prefix="vision_model"))
+
+    def text_settings(self) -> dict[str, Any]:
+        """Attention heads, activation, normalisation constant and fill of the text model."""
+        config = self.model.config.text_config
+        settings = {key: getattr(config, key) for key in _SETTINGS}
+        return {**settings, "pad_id": self.pad_id, "padded_to": self.padded_to}
+
+    def vision_settings(self) -> dict[str, Any]:
+        """Attention heads, activation, normalisation constant and sizes of the vision model."""
+        config = self.model.config.vision_config
+        return {key: getattr(config, key) for key in (*_SETTINGS, "image_size", "patch_size")}
+
+
+_SETTINGS = ("num_attention_heads", "hidden_act", "layer_norm_eps")

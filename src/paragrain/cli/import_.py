@@ -258,6 +258,93 @@ def urban1k(
 
 
 @app.command()
+def webdataset(
+    samples: Annotated[
+        Path, typer.Argument(help="A tar, a folder of tars, or 'shards/{00000..00009}.tar'.")
+    ],
+    out: OutArgument,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import WebDataset or img2dataset samples.
+
+    Example: `paragrain import webdataset 'shards/{00000..00009}.tar' photos`
+    """
+    from paragrain.sources import import_webdataset
+
+    report = import_webdataset(
+        samples, out, split=split, licence=licence, max_pixels=max_pixels, show=not json
+    )
+    _report(report, json)
+
+
+@app.command()
+def cc3m(
+    captions: Annotated[Path, typer.Argument(help="The TSV with a caption and a URL a line.")],
+    out: OutArgument,
+    images: Annotated[
+        Path | None, typer.Option(help="img2dataset's output of that file, joined by URL.")
+    ] = None,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import Conceptual Captions.
+
+    Example: `paragrain import cc3m Train_GCC-training.tsv --images cc3m photos`
+    """
+    from paragrain.sources import import_cc3m
+
+    report = import_cc3m(
+        captions,
+        out,
+        images=images,
+        split=split,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
+def sharegpt4v(
+    texts: Annotated[Path, typer.Argument(help="The JSON list of entries with conversations.")],
+    images: Annotated[
+        list[Path], typer.Option(help="Folder that the entries' paths start from; repeatable.")
+    ],
+    out: OutArgument,
+    hold_out: Annotated[
+        int, typer.Option(min=0, help="So many first entries become the split test.")
+    ] = 0,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import ShareGPT4V; Long-CLIP holds out its first 1,000.
+
+    Example: `paragrain import sharegpt4v share.json --images data --hold-out 1000 photos`
+    """
+    from paragrain.sources import import_sharegpt4v
+
+    report = import_sharegpt4v(
+        texts,
+        images,
+        out,
+        hold_out=hold_out,
+        split=split,
+        licence=licence,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    _report(report, json)
+
+
+@app.command()
 def scenes(
     out: OutArgument,
     size: Annotated[int, typer.Option(help="Number of training scenes.")] = 8000,

@@ -123,9 +123,8 @@ def footer_fingerprint(metadata: pq.FileMetaData) -> str | None:
     return None if kept is None else kept.decode("ascii", "replace")
 
 
-def finished_shards(folder: Path) -> dict[int, dict[str, Any]]:
-    """Number and manifest of every shard whose manifest fits its Parquet file."""
-    shards = {}
+def finished_shards(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and manifest of every shard whose manifest fits its Parquet file, one at a time."""
     for manifest_path in sorted((folder / "records").glob("part-*.json")):
         path = manifest_path.with_suffix(".parquet")
         try:
@@ -134,8 +133,7 @@ def finished_shards(folder: Path) -> dict[int, dict[str, Any]]:
             continue
         manifest = None if fingerprint is None else read_manifest(path, fingerprint)
         if manifest is not None:
-            shards[int(path.stem.removeprefix("part-"))] = manifest
-    return shards
+            yield int(path.stem.removeprefix("part-")), manifest
 
 
 def _is_manifest(value: Any, fingerprint: str) -> bool:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,14 +11,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paragrain.collection.reading import inside, read_shard
 from paragrain.collection.record import Record, digest
 from paragrain.collection.shards import MEBIBYTE, Row, finished_shards, shard_path, write_shard
+from paragrain.collection.wanted import Wanted
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.files import read_json, write_json, write_text
+from paragrain.files import read_json, replacing, write_json
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
 
@@ -74,7 +76,7 @@ class ImportReport:
 
 def write_collection(
     folder: Path,
-    items: Iterable[Item],
+    items: Iterable[Item] | Callable[[], Iterable[Item]],
     *,
     name: str,
     source: str,
@@ -96,14 +98,16 @@ def write_collection(
 
     Args:
         folder: made if absent; if it exists, it must be empty or a collection of this data set.
-        items: read once; ids and stamps stay in memory, images never do. Of two items with one
-            id the later is skipped and named.
+        items: read twice, so a function that begins anew is the way to stream millions: 50 bytes
+            of each stay in memory. An iterator, which can be read only once, becomes a list
+            first. Of two items with one id the later is skipped and named.
         name: what the data set is called.
         source: the kind of source, such as "folder".
         licence: of the data, as far as known.
         created_by: the program; by default this package and its version.
         problems: (id, reason) of what the source itself could not take in; they join `skipped`.
-        notes: remarks of the source for the report.
+            Looked at after the first reading of `items`, which may have filled it.
+        notes: remarks of the source for the report; looked at when `problems` is.
         shard_rows: most records in one Parquet file.
         shard_bytes: image bytes after which a Parquet file ends.
         max_pixels: see `images.decode`, which checks every image that is not trusted.
@@ -111,12 +115,17 @@ def write_collection(
 
     Raises:
         UsageError: `folder` holds something else, or a collection that shares no id with `items`.
+        ParagrainError: nothing can be imported, or `items` differ when they are read again.
     """
     folder = Path(folder)
+    if isinstance(items, Iterator):
+        items = list(items)
+    read = items if callable(items) else partial(iter, items)
+    with progress_bar(f"looking through {name}", None, unit="items", show=show) as advance:
+        wanted = Wanted(_identities(read(), advance))
     report = ImportReport(folder, skipped=list(problems), notes=list(notes))
-    wanted = _by_id(items, report)
-    shards = finished_shards(folder)
-    _refuse_another_data_set(folder, shards, wanted)
+    there = _compare(folder, wanted)
+    _refuse_another_data_set(folder, there)
     info = {
         "format": FORMAT,
         "name": name,
@@ -125,20 +134,24 @@ def write_collection(
         "created_by": created_by or f"paragrain {version('paragrain')}",
     }
     write_json(folder / "collection.json", {**info, "complete": False})
-    _clear_away_remains(folder, shards)
-    kept = _drop_stale(folder, shards, wanted, report)
-    missing = [item for item in wanted.values() if item.id not in kept]
+    _clear_away_remains(folder, there.splits)
+    _drop_stale(folder, there)
+    report.removed = there.gone
+    report.kept = int(np.sum(wanted.first & ~wanted.missing))
+    unfit: list[tuple[str, str]] = []
     make = partial(_make, folder=folder, max_pixels=max_pixels)
-    number = max(shards, default=-1) + 1
-    with progress_bar(f"importing {name}", len(missing), unit="records", show=show) as advance:
-        made = _in_order(make, missing, advance)
+    number = max(there.splits, default=-1) + 1
+    before = len(report.skipped)
+    total = int(np.sum(wanted.missing))
+    with progress_bar(f"importing {name}", total, unit="records", show=show) as advance:
+        made = _in_order(make, _missing(read, wanted, unfit), advance)
         for rows in _shards(made, report, shard_rows, shard_bytes):
-            shards[number] = write_shard(folder, number, rows)
+            there.splits[number] = _splits(write_shard(folder, number, rows))
             number += 1
-    report.kept = len(kept)
-    report.splits = dict(
-        Counter(split for _, shard in sorted(shards.items()) for _, _, split in shard["items"])
-    )
+    report.skipped[before:before] = unfit
+    for _, splits in sorted(there.splits.items()):
+        for split, count in splits.items():
+            report.splits[split] = report.splits.get(split, 0) + count
     _write_skipped(folder, report.skipped)
     if report.skipped and not report.splits:
         first = f"{report.skipped[0][0]}: {report.skipped[0][1]}"
@@ -162,21 +175,51 @@ def write_collection(
 # --- What is wanted and what is there ---------------------------------------------------------
 
 
-def _by_id(items: Iterable[Item], report: ImportReport) -> dict[str, Item]:
-    wanted: dict[str, Item] = {}
-    for item in items:
-        if not item.id:
-            report.skipped.append((item.id, "it has no id"))
-        elif item.id in wanted:
-            report.skipped.append((item.id, "this id came before; the later one is left out"))
-        else:
-            wanted[item.id] = item
-    return wanted
+@dataclass
+class _There:
+    """The finished shards of a collection, compared with what is wanted.
+
+    Attributes:
+        splits: records of each split in each shard.
+        stale: of the shards that lose records, which rows stay, as bools.
+        gone: records with ids that are not wanted.
+        shares: whether any id is wanted.
+    """
+
+    splits: dict[int, Counter[str]] = field(default_factory=dict)
+    stale: dict[int, np.ndarray] = field(default_factory=dict)
+    gone: int = 0
+    shares: bool = False
 
 
-def _refuse_another_data_set(
-    folder: Path, shards: dict[int, dict[str, Any]], wanted: dict[str, Item]
-) -> None:
+def _identities(items: Iterable[Item], advance: Callable[..., None]) -> Iterator[tuple[str, str]]:
+    for number, item in enumerate(items, 1):
+        yield item.id, item.stamp
+        if not number % 1000:
+            advance(1000)
+
+
+def _compare(folder: Path, wanted: Wanted) -> _There:
+    """Find what of a collection stays, and mark it as no longer missing."""
+    there = _There()
+    for number, manifest in finished_shards(folder):
+        there.splits[number] = _splits(manifest)
+        places = wanted.places(id for id, _, _ in manifest["items"])
+        stays = wanted.same_stamps(places, (stamp for _, stamp, _ in manifest["items"]))
+        stays &= wanted.missing[places] if len(wanted) else False  # an earlier shard may have it
+        wanted.missing[places[stays]] = False
+        there.gone += int(np.sum(places < 0))
+        there.shares |= bool(np.any(places >= 0))
+        if not stays.all():
+            there.stale[number] = stays
+    return there
+
+
+def _splits(manifest: Mapping[str, Any]) -> Counter[str]:
+    return Counter(split for _, _, split in manifest["items"])
+
+
+def _refuse_another_data_set(folder: Path, there: _There) -> None:
     """Refuse a folder whose content this import would destroy, or would be mixed up with."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: choose a folder to write the collection to")
@@ -186,7 +229,7 @@ def _refuse_another_data_set(
         raise UsageError(
             f"{folder} holds other files and is no collection: choose a new or an empty folder"
         )
-    finished = {shard_path(folder, number) for number in shards}
+    finished = {shard_path(folder, number) for number in there.splits}
     others = [p for p in (folder / "records").glob("*.parquet") if p not in finished]
     foreign = [path for path in others if _has_rows(path)]
     if foreign and not _was_interrupted(folder):
@@ -194,8 +237,7 @@ def _refuse_another_data_set(
             f"{folder} holds records that no import of this program made ({foreign[0].name}): "
             "choose another folder, or delete that one first"
         )
-    there = {id for manifest in shards.values() for id, _, _ in manifest["items"]}
-    if there and there.isdisjoint(wanted):
+    if any(there.splits.values()) and not there.shares:
         raise UsageError(
             f"{folder} holds a collection that shares no id with this import, which would empty "
             "it: choose another folder, or delete that one first"
@@ -219,7 +261,7 @@ def _was_interrupted(folder: Path) -> bool:
     return isinstance(info, dict) and info.get("complete") is False
 
 
-def _clear_away_remains(folder: Path, shards: dict[int, dict[str, Any]]) -> None:
+def _clear_away_remains(folder: Path, shards: Iterable[int]) -> None:
     """Delete what a killed run left: temporary files, and shards without a fitting manifest."""
     records = folder / "records"
     records.mkdir(exist_ok=True)
@@ -231,36 +273,50 @@ def _clear_away_remains(folder: Path, shards: dict[int, dict[str, Any]]) -> None
         path.unlink()
 
 
-def _drop_stale(
-    folder: Path,
-    shards: dict[int, dict[str, Any]],
-    wanted: dict[str, Item],
-    report: ImportReport,
-) -> set[str]:
-    """Take out of the shards what is gone or has changed; return the ids that stay."""
-    kept: set[str] = set()
-    for number, manifest in list(shards.items()):
-        stamps = {
-            id: stamp
-            for id, stamp, _ in manifest["items"]
-            if id in wanted and wanted[id].stamp == stamp and id not in kept
-        }
-        report.removed += sum(id not in wanted for id, _, _ in manifest["items"])
-        kept |= stamps.keys()
-        if len(stamps) == len(manifest["items"]):
+def _drop_stale(folder: Path, there: _There) -> None:
+    """Take out of the shards what is gone or has changed."""
+    if not there.stale:
+        return
+    for number, manifest in finished_shards(folder):
+        if (stays := there.stale.get(number)) is None:
             continue
         path = shard_path(folder, number)
-        if stamps:
+        if stays.any():
+            entries = zip(manifest["items"], stays.tolist(), strict=True)
+            stamps = {id: stamp for (id, stamp, _), stay in entries if stay}
             rows = [(r, stamps[r.id], digest(r)) for r in read_shard(path) if r.id in stamps]
-            shards[number] = write_shard(folder, number, rows, before=manifest)
+            there.splits[number] = _splits(write_shard(folder, number, rows, before=manifest))
         else:
             path.with_suffix(".json").unlink()
             path.unlink()
-            del shards[number]
-    return kept
+            del there.splits[number]
 
 
 # --- Making and writing records ---------------------------------------------------------------
+
+
+def _missing(
+    read: Callable[[], Iterable[Item]], wanted: Wanted, unfit: list[tuple[str, str]]
+) -> Iterator[Item]:
+    """The items still to be made, read again; those that have no place are named."""
+    if wanted.first.all() and not wanted.missing.any():
+        return
+    first, missing = wanted.first.tobytes(), wanted.missing.tobytes()
+    count = 0
+    for place, item in enumerate(read()):
+        count += 1
+        if place < len(wanted) and not missing[place]:
+            if not item.id:
+                unfit.append((item.id, "it has no id"))
+            elif not first[place]:
+                unfit.append((item.id, "this id came before; the later one is left out"))
+        elif wanted.holds(place, item.id, item.stamp):
+            yield item
+        else:
+            count = -1
+            break
+    if count != len(wanted):
+        raise ParagrainError("the source changed while it was imported: run the import again")
 
 
 def _make(item: Item, *, folder: Path, max_pixels: int | None) -> tuple[Item, Row | str]:
@@ -332,8 +388,9 @@ def _shards(
 def _write_skipped(folder: Path, skipped: list[tuple[str, str]]) -> None:
     """Name what was skipped in `skipped.jsonl`; ids that are no valid Unicode stay escaped."""
     path = folder / "skipped.jsonl"
-    lines = [json.dumps({"id": id, "reason": reason}) + "\n" for id, reason in skipped]
-    if lines:
-        write_text(path, "".join(lines))
-    else:
+    if not skipped:
         path.unlink(missing_ok=True)
+        return
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        for id, reason in skipped:
+            file.write(json.dumps({"id": id, "reason": reason}) + "\n")

@@ -1,0 +1,246 @@
+"""ShareGPT4V: a JSON list of conversations about images, read as a stream."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from paragrain.collection import ImportReport, Item, write_collection
+from paragrain.errors import ParagrainError, UsageError
+from paragrain.sources.photo import check_split, photo_item
+from paragrain.sources.texts import Values, shown, text_problem
+
+CHUNK_CHARACTERS = 2**20
+"""How much of the JSON file is read at a time."""
+
+MAX_ENTRY_CHARACTERS = 2**24
+"""An entry that has not ended after so much is not waited for: the file is damaged there."""
+
+IMAGE_TAG = "<image>"
+
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
+
+Problems = list[tuple[str, str]]
+
+
+def import_sharegpt4v(
+    texts: Path,
+    images: Sequence[Path],
+    out: Path,
+    *,
+    hold_out: int = 0,
+    split: str = "train",
+    name: str = "sharegpt4v",
+    licence: str | None = None,
+    max_pixels: int | None = None,
+    show: bool = True,
+) -> ImportReport:
+    """Bring ShareGPT4V, or another list of LLaVA's form, into a collection.
+
+    `texts` is a JSON list of `{"id", "image", "conversations": [{"from", "value"}, ...]}`, such as
+    `share-captioner_coco_lcs_sam_1246k_1107.json`. The description of an image is the first turn
+    that comes from "gpt", with every `<image>` taken out of it; what "human" asks is not kept.
+
+    - An entry is a record. The ids in the real file repeat, so the id here is the path of the
+      image, `coco/train2017/000000000009.jpg`; if an image has several entries, the later ones
+      are `...jpg#2`, `...jpg#3`. The image's path is also the group of its records, so that their
+      texts are never each other's wrong answers.
+    - The image is looked for below each of `images` in turn.
+    - With `hold_out`, the first so many entries of the file, whether they can be used or not, go
+      into the split "test": Long-CLIP tests on its first 1,000. A note counts the later entries
+      that show one of their images.
+    - Named among the skipped: absent images, entries without an image, without a turn of "gpt" or
+      with nothing in it, and a file that is cut off or damaged, whose entries before that come in.
+
+    The list is streamed; about 150 bytes of each image stay in memory.
+
+    Args:
+        texts: the JSON file.
+        images: folders that the paths of the images start from.
+        out: the collection's folder.
+        hold_out: number of entries for the split "test".
+        split: of the others.
+        name: of the data set.
+        licence: of the data, as far as known.
+        max_pixels: see `images.decode`.
+        show: whether to show a progress bar.
+
+    Raises:
+        UsageError: `texts` is no JSON list, or a folder is not there.
+        ParagrainError: none of the entries can be used.
+    """
+    check_split(split)
+    if absent := [folder for folder in images if not folder.is_dir()]:
+        raise UsageError(f"there is no folder {absent[0]}: check the path of the images")
+    _check_list(texts)
+    base: Values = {"source": name}
+    problems: Problems = []
+    notes: list[str] = []
+
+    def items() -> Iterator[Item]:
+        problems.clear()
+        notes.clear()
+        seen = _Seen(hold_out)
+        some = False
+        for number, entry in enumerate(read_list(texts, problems)):
+            held = number < hold_out
+            values = {**base, "split": "test" if held else split}
+            if (item := _item(number, entry, images, values, seen, problems)) is not None:
+                some = True
+                yield item
+        if not some:
+            first = f" ({problems[0][0]}: {problems[0][1]})" if problems else ""
+            raise ParagrainError(f"no entry of {texts} can be used{first}: check the paths")
+        notes.extend(seen.notes())
+
+    return write_collection(
+        out,
+        items,
+        name=name,
+        source="sharegpt4v",
+        licence=licence,
+        problems=problems,
+        notes=notes,
+        max_pixels=max_pixels,
+        show=show,
+    )
+
+
+# --- A long JSON list -------------------------------------------------------------------------
+
+
+def read_list(path: Path, problems: Problems) -> Iterator[Any]:
+    """Stream the values of a JSON list of objects, holding little more than one of them.
+
+    Where the file is cut off or damaged, that is named and the stream ends.
+    """
+    decoder = json.JSONDecoder()
+    count = at = 0
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        text = file.read(CHUNK_CHARACTERS).lstrip()[1:]  # the bracket, by `_check_list`
+        while True:
+            between = _BETWEEN.match(text, at)
+            at = between.end() if between else at
+            if text.startswith("]", at):
+                return
+            try:
+                value, end = decoder.raw_decode(text, at)
+                whole = end < len(text) or isinstance(value, dict)  # a number may go on
+            except (ValueError, RecursionError):
+                whole = False
+            if whole:
+                yield value
+                count, at = count + 1, end
+                continue
+            left = len(text) - at
+            more = file.read(max(CHUNK_CHARACTERS, left)) if left < MAX_ENTRY_CHARACTERS else ""
+            if not more:
+                reason = "the file is cut off or damaged here: the entries before that come in"
+                problems.append((f"entry {count + 1}", reason))
+                return
+            text, at = text[at:] + more, 0
+
+
+def _check_list(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            start = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if not start.startswith(b"["):
+        raise UsageError(f"{path} is not in ShareGPT4V's layout: it needs to be a JSON list")
+
+
+# --- Entries ----------------------------------------------------------------------------------
+
+
+def _item(
+    number: int,
+    entry: Any,
+    images: Sequence[Path],
+    values: Values,
+    seen: "_Seen",
+    problems: Problems,
+) -> Item | None:
+    """The item of an entry; what is amiss with it becomes a problem."""
+    entry = entry if isinstance(entry, dict) else {}
+    path = entry.get("image")
+    if problem := _path_problem(path):
+        problems.append((f"entry {number + 1}", problem))
+        return None
+    id = seen.id_of(number, path)
+    description = _description(entry.get("conversations"))
+    if description is None:
+        problems.append((id, "it has no turn that comes from gpt"))
+        return None
+    if problem := text_problem(description):
+        problems.append((id, f"{problem} as its description"))
+        return None
+    for folder in images:
+        if os.path.isfile(folder / path):  # noqa: PTH113  (`Path.is_file` may raise)
+            own = {"description": description, "group": path}
+            return photo_item(id, folder / path, path, {**values, **own})
+    problems.append((id, "its file is in none of the folders of images"))
+    return None
+
+
+def _path_problem(path: Any) -> str | None:
+    if not isinstance(path, str) or not path:
+        return "it has no image"
+    if shown(path) != path or "\0" in path:
+        return "the path of its image is not valid"
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        return "the path of its image leaves the folder of the images"
+    return None
+
+
+def _description(turns: Any) -> Any:
+    """The first turn of gpt without image tags, or `None` if there is none.
+
+    >>> _description([{"from": "human", "value": "?"}, {"from": "gpt", "value": "<image> A cat."}])
+    'A cat.'
+    """
+    for turn in turns if isinstance(turns, list) else []:
+        if isinstance(turn, dict) and turn.get("from") == "gpt":
+            text = turn.get("value")
+            if isinstance(text, str) and IMAGE_TAG in text:
+                return text.replace(IMAGE_TAG, "").strip()
+            return text
+    return None
+
+
+class _Seen:
+    """Which images came before, so that each entry gets an id of its own."""
+
+    def __init__(self, hold_out: int):
+        """Remember the images of the first `hold_out` entries apart."""
+        self._hold_out = hold_out
+        self._all: set[bytes] = set()
+        self._held: set[bytes] = set()
+        self._repeats: dict[bytes, int] = {}
+        self._leaks = 0
+
+    def id_of(self, number: int, path: str) -> str:
+        """The id of entry `number`, counted from zero, which shows the image at `path`."""
+        key = blake2b(path.encode(), digest_size=16).digest()
+        if number < self._hold_out:
+            self._held.add(key)
+        elif key in self._held:
+            self._leaks += 1
+        if key not in self._all:
+            self._all.add(key)
+            return path
+        self._repeats[key] = self._repeats.get(key, 1) + 1
+        return f"{path}#{self._repeats[key]}"
+
+    def notes(self) -> list[str]:
+        """What the user should know of repeated images."""
+        notes = []
+        if repeats := sum(self._repeats.values()) - len(self._repeats):
+            notes.append(f"{repeats:,} entries show an image that an entry before shows")
+        if self._leaks:
+            notes.append(f"{self._leaks:,} later entries show an image of the split test")
+        return notes

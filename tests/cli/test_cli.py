@@ -28,6 +28,7 @@ VERBS = [
     ["embed"],
     ["train"],
     ["evaluate"],
+    ["compare"],
     ["search"],
     ["pretrain"],
     ["demo"],

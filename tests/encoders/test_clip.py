@@ -196,3 +196,10 @@ def test_parts_of_other_models_are_refused(clip: ClipEncoder, random_clip: Path,
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ParagrainError, match=r"looks for an end token of id 7 but .* writes 518"):
         load_encoder(folder)
+
+
+def test_an_evaluation_without_a_budget_takes_what_the_encoder_can_read(
+    clip: ImageTextEncoder, world: Collection
+) -> None:
+    result = evaluate(world, clip, show=False)
+    assert result.about["protocol"]["token_budget"] == 77

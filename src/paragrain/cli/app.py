@@ -2,7 +2,17 @@
 
 import typer
 
-from paragrain.cli import annotation, demo, embed, evaluate, import_, pretrain, search, train
+from paragrain.cli import (
+    annotation,
+    compare,
+    demo,
+    embed,
+    evaluate,
+    import_,
+    pretrain,
+    search,
+    train,
+)
 
 app = typer.Typer(
     name="paragrain",
@@ -37,6 +47,7 @@ app.add_typer(annotation.app, name="annotate")
 app.command("embed")(embed.embed)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("search")(search.search)
 app.command("pretrain")(pretrain.pretrain)
 app.command("demo")(demo.demo)

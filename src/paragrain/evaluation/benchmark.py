@@ -9,7 +9,8 @@ from paragrain.collection import Collection, Record
 from paragrain.embeddings import embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.retrieval import RetrievalScores, group_numbers, retrieval_scores
+from paragrain.evaluation.stored import KS, QueryRanks
+from paragrain.retrieval import RetrievalScores, exact_ranks, group_numbers, scores_from_ranks
 
 DEFAULT_SPLIT = "test"
 
@@ -56,9 +57,17 @@ class Benchmark:
         texts: str,
         *,
         split: str | None = None,
+        ids: Sequence[str] | None = None,
+        one_to_one: bool = False,
         show: bool = True,
     ) -> "Benchmark":
         """Embed the images of a split (cached) and read its texts.
+
+        Args:
+            collection, encoder, texts, split: as in `evaluate`; `None` is the whole collection.
+            ids: take only these images, of those of the split.
+            one_to_one: take only the first text of each image.
+            show: whether to show progress.
 
         Raises:
             UsageError: there is no such split or field.
@@ -71,7 +80,10 @@ class Benchmark:
         embeddings = embed(collection, encoder, split=split, show=show)
         if not embeddings.ids:
             raise none_embedded(collection, split, embeddings.failed)
-        row_of = {id: row for row, id in enumerate(embeddings.ids)}
+        wanted = None if ids is None else set(ids)
+        rows = [r for r, id in enumerate(embeddings.ids) if wanted is None or id in wanted]
+        row_of = {embeddings.ids[row]: place for place, row in enumerate(rows)}
+        failed = [pair for pair in embeddings.failed if wanted is None or pair[0] in wanted]
         records: list[Record] = []
         found: list[str] = []
         text_image: list[int] = []
@@ -80,12 +92,11 @@ class Benchmark:
             if record.id not in row_of:
                 continue
             records.append(record)
-            for text in record.texts(texts):
-                if text.strip():
-                    found.append(text)
-                    text_image.append(row_of[record.id])
-                else:
-                    empty += 1
+            own = [text for text in record.texts(texts) if text.strip()]
+            empty += len(record.texts(texts)) - len(own)
+            own = own[:1] if one_to_one else own
+            found += own
+            text_image += [row_of[record.id]] * len(own)
         if not found:
             have = fields_with_texts(collection, split)
             raise ParagrainError(
@@ -95,13 +106,13 @@ class Benchmark:
         return cls(
             texts,
             split,
-            embeddings.ids,
-            embeddings.vectors,
-            groups_of(records, embeddings.contents),
+            list(row_of),
+            embeddings.vectors if wanted is None else embeddings.vectors[rows],
+            groups_of(records, [embeddings.contents[row] for row in rows]),
             found,
             np.asarray(text_image, dtype=np.int64),
             encoder.vision_fingerprint,
-            embeddings.failed,
+            failed,
             empty,
         )
 
@@ -109,15 +120,14 @@ class Benchmark:
         """The texts as tokens of `encoder`, cut at `tokens`; see `ImageTextEncoder.tokenize`."""
         return encoder.tokenize(self.texts, tokens, normalise=normalise)
 
-    def score(
+    def rank(
         self,
         encoder: ImageTextEncoder,
         tokens: Tokens,
         *,
-        ks: Sequence[int] = (1, 5, 10),
         show: bool = False,
         **encoding: int,
-    ) -> RetrievalScores:
+    ) -> QueryRanks:
         """Encode the texts with `encoder` and rank both ways.
 
         Raises:
@@ -129,7 +139,20 @@ class Benchmark:
                 "load the benchmark with it"
             )
         vectors = encode_tokens(encoder, tokens, show=show, **encoding)
-        return retrieval_scores(self.images, vectors, self.text_image, self.groups, ks, show=show)
+        ranks = exact_ranks(self.images, vectors, self.text_image, groups=self.groups, show=show)
+        return QueryRanks(self.ids, self.groups, self.text_image, ranks)
+
+    def score(
+        self,
+        encoder: ImageTextEncoder,
+        tokens: Tokens,
+        *,
+        ks: Sequence[int] = KS,
+        show: bool = False,
+        **encoding: int,
+    ) -> RetrievalScores:
+        """`rank`, summed up."""
+        return scores_from_ranks(self.rank(encoder, tokens, show=show, **encoding).ranks, ks)
 
 
 def default_split(collection: Collection) -> str | None:

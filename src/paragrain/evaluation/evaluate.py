@@ -1,23 +1,29 @@
 """Measure an encoder on a collection: recall, and recall as a function of the token budget."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from paragrain.collection import Collection
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.tokens import check_budget, normalise_text
 from paragrain.errors import UsageError
 from paragrain.evaluation.benchmark import Benchmark, default_split
+from paragrain.evaluation.protocols import Protocol, load_protocol
 from paragrain.evaluation.results import Result, describe
+from paragrain.retrieval import scores_from_ranks
+
+TEXTS, TOKENS, NORMALISE = "paragraph", 128, "none"
 
 
 def evaluate(
     collection: Collection,
     encoder: ImageTextEncoder,
     *,
-    texts: str = "paragraph",
-    tokens: int = 128,
+    texts: str | None = None,
+    tokens: int | None = None,
     split: str | None = None,
-    normalise: str = "none",
+    normalise: str | None = None,
+    protocol: str | None = None,
     show: bool = True,
 ) -> Result:
     """Rank all images and all texts of a split against each other, exactly, in both directions.
@@ -25,25 +31,30 @@ def evaluate(
     Args:
         collection: its images are embedded once and cached beside it.
         encoder: from `load_encoder`, or a run's `.encoder`.
-        texts: the field of the texts: paragraph, captions, description or generated. Every text
-            asks for its image; an image is answered by the best of its texts.
-        tokens: token budget, special tokens included; what is cut is counted in the result.
+        texts: the field of the texts: paragraph (the default), captions, description or generated.
+            Every text asks for its image; an image is answered by the best of its texts.
+        tokens: token budget, special tokens included; what is cut is counted in the result. By
+            default the protocol's, or 128, or as many as the encoder can read if these are fewer.
         split: by default `test` if there is such a split, else the whole collection; "all" asks
             for the whole collection.
-        normalise: "none" or "blip-original"; see `paragrain.encoders.tokens.normalise_text`.
+        normalise: "none" (the default) or "blip-original"; see
+            `paragrain.encoders.tokens.normalise_text`.
+        protocol: the name of a protocol such as "docci-all", which says all of the above and the
+            sizes to expect. Whatever is given nevertheless overrides it, and the result says so.
         show: whether to show progress.
 
     Raises:
-        UsageError: an unknown split or field, or a budget that the encoder cannot read.
+        UsageError: an unknown split, field or protocol, or a budget that the encoder cannot read.
         ParagrainError: no image has such a text, or a vector is not finite.
     """
     return sweep(
         collection,
         encoder,
-        [tokens],
+        None if tokens is None else [tokens],
         texts=texts,
         split=split,
         normalise=normalise,
+        protocol=protocol,
         show=show,
     )[0]
 
@@ -51,25 +62,43 @@ def evaluate(
 def sweep(
     collection: Collection,
     encoder: ImageTextEncoder,
-    budgets: Sequence[int],
+    budgets: Sequence[int] | None,
     *,
-    texts: str = "paragraph",
+    texts: str | None = None,
     split: str | None = None,
-    normalise: str = "none",
+    normalise: str | None = None,
+    protocol: str | None = None,
     show: bool = True,
 ) -> list[Result]:
     """`evaluate` at several token budgets, from one tokenisation; results in the order of budgets.
 
-    At a budget that cuts nothing the result is that of the uncut texts, bit for bit.
+    At a budget that cuts nothing the result is that of the uncut texts, bit for bit. Without
+    budgets it is the protocol's, or 128, or as many as the encoder can read if these are fewer.
     """
+    rules = load_protocol(protocol) if protocol else None
+    if budgets is None:
+        budgets = [min(rules.tokens if rules else TOKENS, encoder.max_tokens)]
     if not budgets:
         raise UsageError("no token budget is given: name one or more")
     for budget in budgets:  # before the images are embedded, which may take hours
         check_budget(budget, encoder.max_tokens, encoder.name)
+    normalise = normalise or (rules.normalise if rules else NORMALISE)
     normalise_text("", normalise)
-    split = None if split == "all" else split or default_split(collection)
-    benchmark = Benchmark.load(collection, encoder, texts, split=split, show=show)
-    return sweep_benchmark(benchmark, collection, encoder, budgets, normalise=normalise, show=show)
+    texts = texts or (rules.texts if rules else TEXTS)
+    split = split or (rules.split if rules else default_split(collection))
+    split = None if split == "all" else split
+    benchmark = Benchmark.load(
+        collection,
+        encoder,
+        texts,
+        split=split,
+        ids=rules.ids(collection, split) if rules else None,
+        one_to_one=rules is not None and rules.one_to_one,
+        show=show,
+    )
+    return sweep_benchmark(
+        benchmark, collection, encoder, budgets, normalise=normalise, protocol=rules, show=show
+    )
 
 
 def sweep_benchmark(
@@ -78,7 +107,8 @@ def sweep_benchmark(
     encoder: ImageTextEncoder,
     budgets: Sequence[int],
     *,
-    normalise: str = "none",
+    normalise: str = NORMALISE,
+    protocol: Protocol | None = None,
     show: bool = False,
 ) -> list[Result]:
     """`sweep` over a benchmark that is loaded already, so that several encoders share it."""
@@ -86,6 +116,30 @@ def sweep_benchmark(
     results = []
     for budget in budgets:
         tokens = whole.at(budget)
-        scores = benchmark.score(encoder, tokens, show=show)
-        results.append(describe(benchmark, collection, encoder, tokens, scores))
+        queries = benchmark.rank(encoder, tokens, show=show)
+        scores = scores_from_ranks(queries.ranks)
+        said = _said(protocol, benchmark, budget, normalise)
+        results.append(describe(benchmark, collection, encoder, tokens, scores, queries, said))
     return results
+
+
+def _said(
+    protocol: Protocol | None, benchmark: Benchmark, budget: int, normalise: str
+) -> dict[str, Any]:
+    """What a result says about its protocol: its name, what was changed, the sizes."""
+    if protocol is None:
+        return {"name": "custom"}
+    used = {
+        "split": benchmark.split or "all",
+        "texts": benchmark.text_field,
+        "tokens": budget,
+        "normalise": normalise,
+    }
+    return {
+        "name": protocol.name,
+        "source": protocol.source,
+        "one_to_one": protocol.one_to_one,
+        "changed": [name for name, value in used.items() if value != getattr(protocol, name)],
+        "sample": protocol.sample and protocol.sample.model_dump(mode="json"),
+        "sizes": protocol.account(len(benchmark.ids), len(benchmark.texts)),
+    }

@@ -5,6 +5,7 @@ import zipfile
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Saved:
         """Write the counts of the first `done` images, if the last time is some while ago."""
         if time.monotonic() - self._last < SAVE_SECONDS:
             return
-        arrays = {f"counts{n}": array for n, array in enumerate(counts)}
+        arrays: dict[str, Any] = {f"counts{n}": array for n, array in enumerate(counts)}
         with replacing(self._path) as temporary, temporary.open("wb") as file:
             np.savez(file, key=np.array(self._key), done=np.array(done), **arrays)
         self._last = time.monotonic()

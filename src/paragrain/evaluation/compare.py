@@ -1,0 +1,273 @@
+"""Two models on the same benchmark, query by query; each may come with several seeds.
+
+Let a model's recall be a random variable of two things: the queries that happened to be in the
+benchmark (q) and the seed of its training (s). By the law of total variance
+
+    Var(recall) = Var_q( mean over s ) + mean over q of Var_s( recall | q )
+
+The first term is estimated by the bootstrap variance of the mean over the seeds at hand, the second
+by the variance of the seeds' recalls on the queries at hand (divisor S - 1). `Spread` gives the
+square root of each and of their sum, which is how far one run on other queries would lie; the mean
+over S seeds has the second term divided by S.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from paragrain.errors import UsageError
+from paragrain.evaluation.results import SavedResult
+from paragrain.evaluation.stored import DIRECTIONS, KS
+from paragrain.retrieval.bootstrap import (
+    LEVEL,
+    RESAMPLES,
+    SignTest,
+    Units,
+    interval,
+    resample,
+    two_sided,
+)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard deviations of a recall in percentage points, after its two sources.
+
+    Attributes:
+        queries: from the choice of queries (bootstrap), of the mean over seeds.
+        seeds: between seeds; `None` with one seed, which cannot tell.
+        run: both together, of one run: sqrt(queries^2 + seeds^2).
+        mean: both together, of the mean over S seeds: sqrt(queries^2 + seeds^2 / S).
+
+    >>> spread = Spread.of(np.array([40.0, 44.0]), queries=2.0)
+    >>> round(spread.seeds**2), round(spread.run**2), round(spread.mean**2)
+    (8, 12, 8)
+    """
+
+    queries: float
+    seeds: float | None
+    run: float
+    mean: float
+
+    @classmethod
+    def of(cls, recalls: np.ndarray, queries: float) -> "Spread":
+        """From the recalls [S] of the seeds and the bootstrap deviation of their mean."""
+        seeds = float(np.std(recalls, ddof=1)) if len(recalls) > 1 else None
+        between = seeds or 0.0
+        together = (queries**2 + between**2) ** 0.5
+        return cls(queries, seeds, together, (queries**2 + between**2 / len(recalls)) ** 0.5)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One model at one Recall@K, in percent.
+
+    Attributes:
+        recalls: of each seed.
+        mean: over the seeds.
+        interval: 95 % percentile interval of the mean, from the queries alone.
+        spread: standard deviations.
+    """
+
+    recalls: list[float]
+    mean: float
+    interval: list[float]
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class Row:
+    """Two models at one Recall@K of one direction.
+
+    Attributes:
+        first, second: each model.
+        difference: mean of the second less mean of the first, in percentage points.
+        interval: 95 % percentile interval of the difference.
+        p: two-sided bootstrap p-value of no difference; see `bootstrap.two_sided`.
+        sign_test: at R@1, each query votes for the model that hits it more often; exact.
+        sign_test_images: the same with one vote for each image (or group of images that show the
+            same): the texts of one image do not vote independently, so believe this one where an
+            image has several texts.
+    """
+
+    direction: str
+    k: int
+    first: Side
+    second: Side
+    difference: float
+    interval: list[float]
+    p: float
+    sign_test: SignTest | None
+    sign_test_images: SignTest | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found.
+
+    Attributes:
+        first, second: names of the models, and the files of their seeds.
+        benchmark: what both were measured on.
+        rows: one for each direction and K.
+        resamples, seed: of the bootstrap.
+        units: images, or groups of them, that were drawn.
+    """
+
+    first: dict[str, Any]
+    second: dict[str, Any]
+    benchmark: dict[str, Any]
+    rows: list[Row]
+    resamples: int
+    seed: int
+    units: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**asdict(self), "level": LEVEL}
+
+
+def compare(
+    first: Sequence[SavedResult],
+    second: Sequence[SavedResult],
+    *,
+    ks: Sequence[int] = KS,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two models, strictly judged, on the same queries.
+
+    The difference is resampled over groups of images, the same draws for all results. Where a model
+    has S > 1 seeds, each draw also moves its mean by (deviation between seeds) / sqrt(S) times a
+    draw of Student's t with S - 1 degrees of freedom (as Behrens and Fisher do), so that interval
+    and p of the difference hold both sources of spread; with two or three seeds they are wide, as
+    so few tell little. With one seed they hold the queries alone.
+
+    Args:
+        first, second: results of one model each, one for each seed of its training.
+        ks: the K of the recalls.
+        resamples, seed: of the bootstrap.
+
+    Raises:
+        UsageError: a side has no result, or two were not measured on the same queries alike.
+    """
+    if not first or not second:
+        raise UsageError("there is nothing to compare: name a result on both sides")
+    everyone = [*first, *second]
+    for other in everyone[1:]:
+        _check_pair(everyone[0], other)
+    for side in (first, second):
+        _check_seeds(side)
+    names = [(direction, k) for direction in DIRECTIONS for k in ks]
+    hits = [[one.queries.hits(*name) for name in names] for one in everyone]
+    units = Units.of([column for columns in hits for column in columns])
+    shape = (-1, len(everyone), len(names))
+    draws = 100 * resample(units, resamples=resamples, seed=seed).reshape(shape)
+    means = 100 * units.means.reshape(shape[1:])
+    rng = np.random.default_rng([seed, 1])
+    rows = []
+    for place, (direction, k) in enumerate(names):
+        votes = _votes(hits, place, len(first)) if k == 1 else (None, None)
+        parts = np.split(draws[:, :, place], [len(first)], axis=1)
+        sides = [
+            _side(*pair)
+            for pair in zip(np.split(means[:, place], [len(first)]), parts, strict=True)
+        ]
+        change = _moved(sides[1], parts[1], rng) - _moved(sides[0], parts[0], rng)
+        rows.append(_row(direction, k, sides, change, votes))
+    return Comparison(
+        _who(first), _who(second), _benchmark(first[0]), rows, resamples, seed, len(units)
+    )
+
+
+def _row(
+    direction: str,
+    k: int,
+    sides: Sequence[Side],
+    change: np.ndarray,
+    votes: tuple[SignTest | None, SignTest | None],
+) -> Row:
+    first, second = sides
+    change = np.round(change, 9) + 0.0  # equal means differ in their last digits, and -0 is 0
+    bounds = interval(change[:, None])[:, 0].tolist()
+    p = two_sided(change[~np.isnan(change)])
+    return Row(direction, k, first, second, second.mean - first.mean, bounds, p, *votes)
+
+
+def _side(recalls: np.ndarray, draws: np.ndarray) -> Side:
+    mean = draws.mean(1)
+    bounds = interval(mean[:, None])[:, 0].tolist()
+    spread = Spread.of(recalls, float(np.nanstd(mean)))
+    return Side(recalls.tolist(), float(recalls.mean()), bounds, spread)
+
+
+def _moved(side: Side, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draws [R] of the mean of `draws` [R, S] over S seeds, moved by what the seeds leave open."""
+    seeds, between, mean = len(side.recalls), side.spread.seeds, draws.mean(1)
+    if between is None:
+        return mean
+    moved: np.ndarray = mean + between / seeds**0.5 * rng.standard_t(seeds - 1, len(draws))
+    return moved
+
+
+def _votes(
+    hits: list[list[tuple[np.ndarray, np.ndarray]]], place: int, first: int
+) -> tuple[SignTest, SignTest]:
+    """Votes at R@1 of each query, and of each unit, on the mean over the seeds."""
+    probabilities = np.stack([columns[place][0] for columns in hits])
+    units = hits[0][place][1]
+    sides = [part.mean(0) for part in np.split(probabilities, [first])]
+    _, unit = np.unique(units, return_inverse=True)
+    return SignTest.of(*sides), SignTest.of(*(np.bincount(unit, side) for side in sides))
+
+
+def _check_pair(one: SavedResult, other: SavedResult) -> None:
+    """Refuse results that were not measured on the same queries in the same way."""
+    for (name, a), b in zip(_benchmark(one).items(), _benchmark(other).values(), strict=True):
+        if a != b:
+            raise UsageError(
+                f"{one.path} and {other.path} differ in {name} ({a} and {b}), so their queries "
+                "are no pairs: evaluate both alike"
+            )
+    pairs = (
+        ("image ids", one.queries.ids == other.queries.ids),
+        ("texts", np.array_equal(one.queries.text_image, other.queries.text_image)),
+        ("groups of images", np.array_equal(one.queries.groups, other.queries.groups)),
+    )
+    for name, same in pairs:
+        if not same:
+            raise UsageError(
+                f"{one.path} and {other.path} hold other {name}, so their queries are no pairs: "
+                "evaluate both on the same images, those that failed in one left out of both"
+            )
+
+
+def _check_seeds(side: Sequence[SavedResult]) -> None:
+    """Refuse a result that is there twice, which would pass for a seed that changes nothing."""
+    seen: dict[str, SavedResult] = {}
+    for one in side:
+        weights = one.about["encoder"]["text_fingerprint"]
+        if weights in seen:
+            raise UsageError(
+                f"{seen[weights].path} and {one.path} are of the same weights, not of two seeds: "
+                "name each run once"
+            )
+        seen[weights] = one
+
+
+def _benchmark(one: SavedResult) -> dict[str, Any]:
+    """What must be equal, by the words that a message uses."""
+    about = one.about
+    return {
+        "data fingerprint": about["collection"]["fingerprint"],
+        "split": about["collection"]["split"],
+        "text field": about["protocol"]["text_field"],
+        "token budget": about["protocol"]["token_budget"],
+        "text normalisation": about["protocol"]["text_normalisation"],
+    }
+
+
+def _who(side: Sequence[SavedResult]) -> dict[str, Any]:
+    names = dict.fromkeys(str(one.about["encoder"]["name"]) for one in side)
+    return {"name": ", ".join(names), "files": [str(one.path) for one in side]}

@@ -418,11 +418,11 @@ def test_working_ahead_keeps_the_order_and_stays_bounded() -> None:
             taken += 1
             yield number
 
-    ahead = module._ahead(lambda n: n * n, items(), 8)
+    ahead = module.ahead(lambda n: n * n, items(), 8)
     assert [next(ahead) for _ in range(5)] == [0, 1, 4, 9, 16]
     assert taken <= 5 + 8 + 16
     ahead.close()
-    assert list(module._ahead(lambda n: -n, range(100), 4)) == [-n for n in range(100)]
+    assert list(module.ahead(lambda n: -n, range(100), 4)) == [-n for n in range(100)]
 
 
 def test_an_error_of_a_thread_reaches_the_caller(

@@ -96,7 +96,7 @@ def embed(
     """
     fingerprint = encoder.vision_fingerprint
     cache = _Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
-    contents = _known_contents(collection, split)
+    contents = known_contents(collection, split)
     missing = [id for id, content in contents.items() if content not in cache.vectors]
     failed: dict[str, str] = {}
     computed = 0
@@ -112,9 +112,9 @@ def embed(
         batch.clear()
         return done
 
-    records = _records(collection, split, missing)
+    records = records_with_images(collection, split, missing)
     with progress_bar("embedding", len(missing), unit="images", show=show) as advance:
-        for done in _ahead(prepare, records, batch_size):
+        for done in ahead(prepare, records, batch_size):
             if done.reason:
                 failed[done.id] = done.reason
             else:
@@ -157,7 +157,7 @@ def none_embedded(
 # --- Which images, and their bytes ------------------------------------------------------------
 
 
-def _known_contents(collection: Collection, split: str | None = None) -> dict[str, str | None]:
+def known_contents(collection: Collection, split: str | None = None) -> dict[str, str | None]:
     """The content hash of each record, in order; `None` where the record does not tell it.
 
     A column of that name that another tool wrote may hold anything; only hashes count.
@@ -173,12 +173,14 @@ def _contents_to_keep(
     collection: Collection, contents: dict[str, str | None]
 ) -> frozenset[str] | None:
     """Contents of all splits, so that those that are gone drop out; `None` if not all are known."""
-    every = _known_contents(collection) | contents
+    every = known_contents(collection) | contents
     known = frozenset(content for content in every.values() if content)
     return known if all(every.values()) else None
 
 
-def _records(collection: Collection, split: str | None, missing: list[str]) -> Iterator[Record]:
+def records_with_images(
+    collection: Collection, split: str | None, missing: list[str]
+) -> Iterator[Record]:
     """The missing records with their images, reading as little as possible."""
     if not missing:
         return
@@ -221,9 +223,7 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
-def _ahead(
-    function: Callable[[_In], _Out], items: Iterable[_In], batch_size: int
-) -> Iterator[_Out]:
+def ahead(function: Callable[[_In], _Out], items: Iterable[_In], batch_size: int) -> Iterator[_Out]:
     """`map(function, items)` in threads that work ahead, but never by more than a batch or so."""
     threads = max(2, min(16, os.cpu_count() or 2))
     waiting: deque[Future[_Out]] = deque()

@@ -29,6 +29,7 @@ VERBS = [
     ["train"],
     ["evaluate"],
     ["compare"],
+    ["audit"],
     ["search"],
     ["pretrain"],
     ["demo"],

@@ -4,6 +4,7 @@ import typer
 
 from paragrain.cli import (
     annotation,
+    audit,
     compare,
     demo,
     embed,
@@ -48,6 +49,7 @@ app.command("embed")(embed.embed)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("audit")(audit.audit)
 app.command("search")(search.search)
 app.command("pretrain")(pretrain.pretrain)
 app.command("demo")(demo.demo)

@@ -1,0 +1,217 @@
+"""`audit`: all comparisons of two collections, or of one with itself, in one report."""
+
+from typing import Any
+
+import numpy as np
+
+from paragrain.audit.fingerprints import Fingerprints, fingerprints
+from paragrain.audit.near import RADIUS, near_images
+from paragrain.audit.pairs import Pairs, closest, equal_pairs
+from paragrain.audit.report import REASONS, AuditReport, Finding
+from paragrain.audit.texts import equal_texts, near_texts, read_texts
+from paragrain.audit.urls import normalise_url
+from paragrain.collection import Collection
+from paragrain.embeddings import embed
+from paragrain.encoders.base import ImageTextEncoder
+from paragrain.errors import UsageError
+from paragrain.images import content_hash
+from paragrain.retrieval import top_k
+
+COSINE = 0.95
+NEAR_TEXT = 0.6
+
+_NEIGHBOURS = 10
+
+
+def audit(
+    train: Collection,
+    evaluation: Collection | None = None,
+    *,
+    train_split: str | None = None,
+    split: str | None = None,
+    encoder: ImageTextEncoder | None = None,
+    cosine: float = COSINE,
+    near_text: float = NEAR_TEXT,
+    show: bool = True,
+) -> AuditReport:
+    """Find what `evaluation` shares with `train`: ids, addresses, images and texts.
+
+    Images are compared by their files' bytes, by their pixels once decoded, and by how they look
+    (`near.near_images`); pictures of one colour by bytes and pixels only. What is computed of each
+    image is kept beside its collection, so a second audit takes seconds.
+
+    Args:
+        train: what a model has learned from.
+        evaluation: what it is measured on; None for another split of `train`, or to compare it
+            with itself.
+        train_split, split: only these splits of `train` and of `evaluation`.
+        encoder: compares image vectors too, each image of EVAL with its 10 nearest.
+        cosine: the least cosine of such a pair.
+        near_text: the least Jaccard index of three-word shingles of nearly equal texts.
+        show: whether to show progress.
+
+    Raises:
+        UsageError: there is no such split, or a threshold is out of range.
+    """
+    for name, value in (("cosine", cosine), ("near_text", near_text)):
+        if not 0 < value <= 1:
+            raise UsageError(f"{name} must be above 0 and at most 1, not {value}")
+    source = train if evaluation is None else evaluation
+    same = source.folder.resolve() == train.folder.resolve()
+    within = same and train_split == split
+    left = fingerprints(train, train_split, show=show)
+    right = None if within else fingerprints(source, split, show=show)
+    found = _images(left, right)
+    near, refused = near_images(left, right)
+    found["near"] = near
+    found["url"] = equal_pairs(_urls(train, train_split), None if within else _urls(source, split))
+    texts = read_texts(train, _rows(left), train_split)
+    others = None if right is None else read_texts(source, _rows(right), split)
+    found["text"] = equal_texts(texts, others)
+    found["near text"] = near_texts(texts, others, near_text)
+    if right is not None and not same:
+        found["id"] = equal_pairs(
+            *((_digests(s.ids), np.arange(len(s.ids))) for s in (left, right))
+        )
+    if encoder is not None:
+        found["embedding"] = _vectors(
+            (train, train_split, left), (source, split, right), encoder, cosine, show
+        )
+    sides = (left, left if right is None else right)
+    findings, totals = _findings(found, sides, same)
+    return AuditReport(
+        findings,
+        totals,
+        _about(train, train_split, left),
+        _about(source, split, sides[1]),
+        (_flat(left), _flat(sides[1])),
+        refused,
+        _failed(train, left) + ([] if right is None else _failed(source, right)),
+        {
+            "hash_radius": RADIUS,
+            "near_text": near_text,
+            **({} if encoder is None else {"cosine": cosine, "encoder": encoder.name}),
+        },
+        within,
+        _sources=(train, source),
+    )
+
+
+def _images(left: Fingerprints, right: Fingerprints | None) -> dict[str, Pairs]:
+    """Pairs with identical bytes, and with identical pixels."""
+
+    def pairs(name: str) -> Pairs:
+        sides = [None if s is None else (s.marks[name], s.rows) for s in (left, right)]
+        assert sides[0] is not None
+        return equal_pairs(sides[0], sides[1])
+
+    return {"bytes": pairs("content"), "pixels": pairs("pixels")}
+
+
+def _urls(collection: Collection, split: str | None) -> tuple[np.ndarray, np.ndarray]:
+    records = enumerate(collection.records(split, fields=("url",)))
+    known = [(normalise_url(record.url), row) for row, record in records if record.url]
+    told = [(url, row) for url, row in known if url]
+    return _digests([url for url, _ in told]), np.array([row for _, row in told], np.int64)
+
+
+def _digests(texts: list[str]) -> np.ndarray:
+    """Texts of any length as keys of one."""
+    return np.array([content_hash(text.encode("utf-8", "surrogatepass")) for text in texts], "S32")
+
+
+def _rows(prints: Fingerprints) -> dict[str, int]:
+    return {id: row for row, id in enumerate(prints.ids)}
+
+
+def _vectors(
+    train: tuple[Collection, str | None, Fingerprints],
+    other: tuple[Collection, str | None, Fingerprints | None],
+    encoder: ImageTextEncoder,
+    least: float,
+    show: bool,
+) -> Pairs:
+    """Pairs of images that are not flat and whose vectors have a cosine of at least `least`."""
+    sides = []
+    for collection, split, prints in (train, other)[: 1 if other[2] is None else 2]:
+        assert prints is not None
+        embedded = embed(collection, encoder, split=split, show=show)
+        flat = set(_flat(prints))
+        kept = [n for n, id in enumerate(embedded.ids) if id not in flat]
+        rows = _rows(prints)
+        numbers = np.array([rows[embedded.ids[n]] for n in kept], np.int64)
+        sides.append((numbers, embedded.vectors[kept]))
+    (left, gallery), (right, queries) = sides[0], sides[-1]
+    if not len(gallery) or not len(queries):
+        return Pairs(np.zeros((0, 2), np.int64), np.zeros(0), 0)
+    places, scores = top_k(queries, gallery, _NEIGHBOURS + (other[2] is None))
+    query, rank = np.nonzero(scores >= least)
+    pairs = np.stack([left[places[query, rank]], right[query]], axis=1)
+    values = scores[query, rank].astype(np.float64)
+    if other[2] is None:
+        apart = pairs[:, 0] != pairs[:, 1]
+        pairs, values = np.sort(pairs[apart], axis=1), values[apart]
+    return closest(pairs, values)
+
+
+def _findings(
+    found: dict[str, Pairs], sides: tuple[Fingerprints, Fingerprints], same: bool
+) -> tuple[list[Finding], dict[str, int]]:
+    """All pairs as findings, of the reasons that tell of images' looks only the strongest."""
+    weaker = {"pixels": ("bytes",), "near": ("bytes", "pixels")}
+    weaker["embedding"] = ("bytes", "pixels", "near")
+    keys = {reason: _keys(pairs.rows, len(sides[1].ids)) for reason, pairs in found.items()}
+    findings: list[Finding] = []
+    totals: dict[str, int] = {}
+    for reason in (reason for reason in REASONS if reason in found):
+        pairs = found[reason]
+        known = [keys[stronger] for stronger in weaker.get(reason, ())]
+        new = ~np.isin(keys[reason], np.concatenate([np.zeros(0, np.int64), *known]))
+        own = _as_findings(pairs.rows[new], pairs.closeness[new], reason, sides, same)
+        # What `bytes` counts is in the count of `pixels` too, listed or not.
+        fewer = found["bytes"].total if reason == "pixels" else len(pairs.rows) - len(own)
+        totals[reason] = max(pairs.total - fewer, len(own))
+        findings += own
+    return findings, totals
+
+
+def _keys(rows: np.ndarray, width: int) -> np.ndarray:
+    return rows[:, 0] * np.int64(width) + rows[:, 1]
+
+
+def _as_findings(
+    rows: np.ndarray,
+    closeness: np.ndarray,
+    reason: str,
+    sides: tuple[Fingerprints, Fingerprints],
+    same: bool,
+) -> list[Finding]:
+    order = np.lexsort((rows[:, 1], rows[:, 0], -closeness))
+    seen: set[tuple[str, str]] = set()
+    made: list[Finding] = []
+    for (left, right), close in zip(rows[order].tolist(), closeness[order].tolist(), strict=True):
+        one, other = sides[0].ids[left], sides[1].ids[right]
+        if same:  # two splits of one collection, or all of it and a split, may hold the same pair
+            if one == other or (other, one) in seen:
+                continue
+            seen.add((one, other))
+        made.append(Finding(one, other, reason, round(close, 6)))
+    return made
+
+
+def _flat(prints: Fingerprints) -> list[str]:
+    return [prints.ids[row] for row in prints.rows[prints.marks["flat"]]]
+
+
+def _failed(collection: Collection, prints: Fingerprints) -> list[tuple[str, str, str]]:
+    return [(collection.name, id, reason) for id, reason in prints.failed]
+
+
+def _about(collection: Collection, split: str | None, prints: Fingerprints) -> dict[str, Any]:
+    return {
+        "name": collection.name,
+        "split": split or "all",
+        "fingerprint": collection.fingerprint,
+        "records": len(prints.ids),
+        "images": len(prints.rows),
+    }

@@ -86,7 +86,7 @@ def test_twenty_kills_at_random_moments(tmp_path: Path, stub: Any, annotator: An
     killed = 0
     for _ in range(KILLS):
         # Each gets a little further than a start takes, so that the kills cover the whole run.
-        code = annotator.run(folder, stub, rng.uniform(0.02, 2.5 * whole / KILLS + 0.15))
+        code = annotator.run(folder, stub, rng.uniform(0.02, 1.5 * whole / KILLS + 0.15))
         killed += code == -9
         Collection.open(folder)  # whole at any moment
     assert annotator.run(folder, stub) == 0

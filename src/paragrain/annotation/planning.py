@@ -152,12 +152,14 @@ def _count(
     if isinstance(picture, str):
         result.unusable.append((record.id, picture))
         return
-    both = [_missing(record, content, settings, log, score)[0] for score in (10, 0)]
-    if not both[0]:
-        failures = _missing(record, content, settings, log, 10)[1]
-        result.failed += bool(failures)
-        result.complete += not failures
-    result.to_ask += bool(both[0])
+    fewest, failures = _missing(record, content, settings, log, 10)
+    both = [fewest, _missing(record, content, settings, log, 0)[0]]
+    if fewest:
+        result.to_ask += 1
+    elif failures:
+        result.failed += 1
+    else:
+        result.complete += 1
     seen = ceil(picture.width / PATCH) * ceil(picture.height / PATCH)
     for name, values in {
         "calls": [len(calls) for calls in both],

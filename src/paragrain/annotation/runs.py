@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 from filelock import FileLock, Timeout
 
@@ -24,7 +23,7 @@ from paragrain.annotation.report import (
     write_failed,
 )
 from paragrain.annotation.runner import Runner
-from paragrain.annotation.settings import AnnotationSettings, run_name
+from paragrain.annotation.settings import AnnotationSettings, run_name, without_secrets
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_json
@@ -251,16 +250,6 @@ def _public(settings: AnnotationSettings) -> dict[str, Any]:
         if value[name] and value[name]["endpoint"]:
             value[name]["endpoint"] = without_secrets(value[name]["endpoint"])
     return value
-
-
-def without_secrets(address: str) -> str:
-    """An address without user, password and query, where keys stand.
-
-    >>> without_secrets("https://me:secret@example.com:8000/v1?key=abc")
-    'https://example.com:8000/v1'
-    """
-    parts = urlsplit(address)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -114,10 +114,8 @@ class BackendSettings(_Settings):
     @field_validator("endpoint")
     @classmethod
     def _is_address(cls, endpoint: str | None) -> str | None:
-        if endpoint is not None:
-            parts = urlsplit(endpoint.strip())  # a ValueError of its own for "http://[bad"
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-                raise ValueError("it is no address such as http://localhost:8000/v1")
+        if endpoint is not None and not is_address(endpoint):
+            raise ValueError("it is no address such as http://localhost:8000/v1")
         return endpoint
 
 
@@ -250,3 +248,26 @@ def run_name(settings: AnnotationSettings) -> str:
     """16 hexadecimal digits of all settings that decide what is written."""
     value = settings.model_dump(mode="json", exclude={"generator": OPERATION, "judge": OPERATION})
     return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def without_secrets(address: str) -> str:
+    """An address without user, password and query, where keys stand.
+
+    >>> without_secrets("https://me:secret@example.com:8000/v1?key=abc")
+    'https://example.com:8000/v1'
+    """
+    parts = urlsplit(address)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def is_address(endpoint: str) -> bool:
+    """Whether an endpoint is the address of a server.
+
+    >>> is_address("http://localhost:8000/v1"), is_address("localhost:8000"), is_address("http://[")
+    (True, False, False)
+    """
+    try:
+        parts = urlsplit(endpoint.strip())
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from paragrain.annotation.calls import Reply, RequestFailed
+from paragrain.annotation.settings import is_address, without_secrets
 from paragrain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,22 +95,21 @@ class Connection:
 
         The client's library logs URLs, so user and password are taken out of them.
         """
-        try:
-            parts = urlsplit(endpoint.strip())
-            sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            sound = False
-        if not sound:
+        if not is_address(endpoint):
             raise UsageError(
                 "the endpoint is no address of a server: it looks like http://localhost:8000/v1"
             )
+        parts = urlsplit(endpoint.strip())
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         raw = parts.username or "", parts.password or "", parts.query
         self._secrets |= {*raw, user, password, basic} - {""}
         plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="")
-        shown = plain._replace(query="").geturl()
-        return plain.geturl(), shown, (user, password) if user or password else None
+        return (
+            plain.geturl(),
+            without_secrets(endpoint.strip()),
+            (user, password) if user or password else None,
+        )
 
     def clean(self, text: str) -> str:
         """The first line of a server's words, of bearable length and without secrets."""

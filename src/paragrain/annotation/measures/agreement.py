@@ -222,7 +222,12 @@ def sample_scored(records: Iterable[Record], count: int, seed: int) -> list[str]
     if count < 1:
         raise UsageError(f"a sample of {count} paragraphs shows nothing: ask for 1 or more")
     scored = (r.id for r in records if r.paragraph and r.paragraph_score is not None)
-    return heapq.nsmallest(count, scored, key=lambda id: _hash(id, seed))
+    return drawn(scored, count, seed)
+
+
+def drawn(ids: Iterable[str], count: int, seed: int) -> list[str]:
+    """At most `count` of the ids, drawn by their hashes as `sample_scored` says."""
+    return heapq.nsmallest(count, ids, key=lambda id: _hash(id, seed))
 
 
 def _hash(id: str, seed: int) -> bytes:

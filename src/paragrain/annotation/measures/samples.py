@@ -1,11 +1,10 @@
 """Some images with everything that was written about them, for a person to read."""
 
 from collections.abc import Iterable
-from hashlib import blake2b
-from heapq import nsmallest
 
 from paragrain import pages
 from paragrain.annotation.loop import provenance
+from paragrain.annotation.measures.agreement import drawn
 from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import ImageRule
 from paragrain.collection import Collection, Record
@@ -25,10 +24,8 @@ def samples(collection: Collection, split: str | None = None, count: int = SAMPL
     """
     records = collection.records(split, fields=["annotation"])
     annotated = (record.id for record in records if record.annotation is not None)
-    drawn = nsmallest(
-        count, annotated, key=lambda id: blake2b(id.encode("utf-8", "replace")).digest()
-    )
-    shown = [_shown(collection, record) for record in collection.get(drawn).values()]
+    records_drawn = collection.get(drawn(annotated, count, seed=0)).values()
+    shown = [_shown(collection, record) for record in records_drawn]
     return "".join([pages.heading("Some of them"), *shown]) if shown else ""
 
 

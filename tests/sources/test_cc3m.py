@@ -126,7 +126,7 @@ def test_samples_that_cannot_be_joined_are_named(tmp_path: Path) -> None:
         (folder / f"{name}.json").write_text(info)
     report = import_cc3m(table, tmp_path / "c", images=tmp_path / "images", show=False)
     assert report.skipped == [
-        ("00000/a", "its .json has no url to join it by"),
+        ("00000/a", "it has no url to join it by"),
         ("00000/b", "its .json is not a JSON object"),
     ]
     assert report.written == 1

@@ -12,7 +12,7 @@ from PIL import Image
 
 from paragrain.collection import Collection, ImportReport
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources import webdataset
+from paragrain.sources import samples
 from paragrain.sources.webdataset import import_webdataset
 
 
@@ -178,13 +178,13 @@ def test_finished_tars_are_not_read_again_and_changed_ones_are(
         img2dataset_tar(shards / f"{number:05d}.tar", 10_000 * number)
     bring_in(shards, tmp_path / "c")
     read: list[str] = []
-    whole = webdataset.Part.read
+    whole = samples.Part.read
 
-    def noted(part: webdataset.Part) -> bytes:
+    def noted(part: samples.Part) -> bytes:
         read.append(part.file.name)
         return whole(part)
 
-    monkeypatch.setattr(webdataset.Part, "read", noted)
+    monkeypatch.setattr(samples.Part, "read", noted)
     img2dataset_tar(shards / "00002.tar", 20_000)
     report, _ = bring_in(shards, tmp_path / "c")
     assert (report.written, report.kept, set(read)) == (2, 4, {"00002.tar"})
@@ -222,6 +222,6 @@ def test_what_cannot_be_imported_says_so(tmp_path: Path) -> None:
     empty = put_tar(tmp_path / "empty.tar", {"labels.cls": b"3"})
     with pytest.raises(ParagrainError, match="there are no images in"):
         import_webdataset(empty, tmp_path / "c", show=False)
-    (tmp_path / "y.tar.gz").write_bytes(b"")
+    (tmp_path / "y.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd...")
     report, _ = bring_in(put_tar(tmp_path / "z.tar", {"a.png": picture()}).parent, tmp_path / "c")
-    assert ("y.tar.gz", "a compressed tar: unpack it to .tar first") in report.skipped
+    assert ("y.tar.zst", "compressed by zstd: unpack it to .tar first") in report.skipped

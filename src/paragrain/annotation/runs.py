@@ -25,6 +25,7 @@ from paragrain.annotation.report import (
 from paragrain.annotation.runner import Runner
 from paragrain.annotation.settings import AnnotationSettings, run_name, without_secrets
 from paragrain.collection import Collection
+from paragrain.collection.locking import writing_alone
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_json
 from paragrain.progress import progress_bar
@@ -70,7 +71,7 @@ def annotate(
     total = len(collection.ids(split)[:limit])
     _check_for_graphs(collection, settings, split)
     started = time.monotonic()
-    with locked(folder):
+    with locked(folder), writing_alone(collection.folder):
         description = _Description(folder, settings, split, limit)
         try:
             with progress_bar("annotating", total, unit="images", show=show) as bar:

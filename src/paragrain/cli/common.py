@@ -38,15 +38,29 @@ def tell(as_json: bool, value: Mapping[str, Any], lines: Sequence[str]) -> None:
             print(line)
 
 
-def end(failed: Sequence[tuple[str, str]], *, named_in: str = "", what: str = "skipped") -> None:
-    """Name on standard error what failed, and leave with exit code 3 if anything did."""
+def end(
+    failed: Sequence[tuple[str, str]],
+    *,
+    total: int | None = None,
+    named_in: str = "",
+    what: str = "skipped",
+) -> None:
+    """Name on standard error what failed, and leave with exit code 3 if anything did.
+
+    Args:
+        failed: name and reason of what failed, or of the first of it.
+        total: how much failed, if that is more.
+        named_in: the file that names all.
+        what: happened to it.
+    """
     if not failed:
         return
-    print(f"paragrain: {len(failed):,} {what}:", file=sys.stderr)
+    total = len(failed) if total is None else total
+    print(f"paragrain: {total:,} {what}:", file=sys.stderr)
     for identity, reason in failed[:SHOWN_FAILURES]:
         print(f"  {printable(identity)}: {printable(reason)}", file=sys.stderr)
-    if len(failed) > SHOWN_FAILURES:
-        more = f"  and {len(failed) - SHOWN_FAILURES:,} more"
+    if total > SHOWN_FAILURES:
+        more = f"  and {total - SHOWN_FAILURES:,} more"
         print(more + (f", named in {named_in}" if named_in else ""), file=sys.stderr)
     raise typer.Exit(EXIT_SOME_FAILED)
 

@@ -1,7 +1,9 @@
 """A data set on disk: `Record` is its row, `Collection` reads it, `write_collection` writes it."""
 
+from paragrain.collection.linking import Store
 from paragrain.collection.reading import Collection
 from paragrain.collection.record import SCHEMA, TEXT_FIELDS, ImageRef, Record
+from paragrain.collection.skipped import Skipped
 from paragrain.collection.updating import update_records
 from paragrain.collection.writing import BadRecord, ImportReport, Item, write_collection
 
@@ -14,6 +16,8 @@ __all__ = [
     "ImportReport",
     "Item",
     "Record",
+    "Skipped",
+    "Store",
     "update_records",
     "write_collection",
 ]

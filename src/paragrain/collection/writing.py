@@ -1,26 +1,35 @@
 """Writing a collection as a sync: only what is missing or changed is made, a kill loses little."""
 
-import json
 import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from paragrain.collection.reading import inside, read_shard
-from paragrain.collection.record import Record, digest
-from paragrain.collection.shards import MEBIBYTE, Row, finished_shards, shard_path, write_shard
+from paragrain.collection.linking import LINKED, Links, Store
+from paragrain.collection.locking import writing_alone
+from paragrain.collection.reading import inside
+from paragrain.collection.record import ImageRef, Record, digest
+from paragrain.collection.shards import MEBIBYTE, Row, write_shard
+from paragrain.collection.skipped import Pair, Skipped
+from paragrain.collection.standing import (
+    There,
+    clear_away_remains,
+    compare,
+    drop_stale,
+    refuse_another_data_set,
+    refuse_other_files,
+    split_counts,
+)
 from paragrain.collection.wanted import Wanted
-from paragrain.errors import ParagrainError, UsageError
-from paragrain.files import read_json, replacing, write_json
+from paragrain.errors import ParagrainError
+from paragrain.files import write_json
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
 
@@ -43,12 +52,14 @@ class Item:
         make: makes the record. It is called from one of several threads, and may raise
             `BadImage`, `BadRecord` or `OSError`: the item is then skipped and named.
         trusted: the image needs no check, since it was made a moment ago.
+        file: holds the image and nothing else, so that it can be linked; none if there is none.
     """
 
     id: str
     stamp: str
     make: Callable[[], Record]
     trusted: bool = False
+    file: Path | None = None
 
 
 @dataclass
@@ -60,7 +71,9 @@ class ImportReport:
         written: records made and written in this run.
         kept: records that were there already and unchanged.
         removed: records taken out since the source no longer has them.
-        skipped: (id, reason) of everything that could not be taken in, whole or in part.
+        skipped: (id, reason) of what could not be taken in, whole or in part; where that is
+            very much, of the first 1,000. All of it is named in `skipped.jsonl`.
+        skipped_total: how much that is.
         splits: number of records of each split.
         notes: what else the user should know; nothing went wrong there.
     """
@@ -69,7 +82,8 @@ class ImportReport:
     written: int = 0
     kept: int = 0
     removed: int = 0
-    skipped: list[tuple[str, str]] = field(default_factory=list)
+    skipped: list[Pair] = field(default_factory=list)
+    skipped_total: int = 0
     splits: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -82,8 +96,9 @@ def write_collection(
     source: str,
     licence: str | None = None,
     created_by: str | None = None,
-    problems: Sequence[tuple[str, str]] = (),
-    notes: Sequence[str] = (),
+    problems: Iterable[Pair] = (),
+    notes: Iterable[str] = (),
+    store: Store = "bytes",
     shard_rows: int = 1000,
     shard_bytes: int = 128 * MEBIBYTE,
     max_pixels: int | None = None,
@@ -108,6 +123,9 @@ def write_collection(
         problems: (id, reason) of what the source itself could not take in; they join `skipped`.
             Looked at after the first reading of `items`, which may have filled it.
         notes: remarks of the source for the report; looked at when `problems` is.
+        store: "paths" makes the images files of the folder, `images/...`: hard links to those of
+            `Item.file`, or copies if these cannot be linked. Whoever writes into a linked file
+            changes both; deleting one leaves the other whole.
         shard_rows: most records in one Parquet file.
         shard_bytes: image bytes after which a Parquet file ends.
         max_pixels: see `images.decode`, which checks every image that is not trusted.
@@ -120,12 +138,13 @@ def write_collection(
     folder = Path(folder)
     if isinstance(items, Iterator):
         items = list(items)
-    read = items if callable(items) else partial(iter, items)
+    again = items if callable(items) else partial(iter, items)
+    read = again if store == "bytes" else partial(_to_link, again)
     with progress_bar(f"looking through {name}", None, unit="items", show=show) as advance:
         wanted = Wanted(_identities(read(), advance))
-    report = ImportReport(folder, skipped=list(problems), notes=list(notes))
-    there = _compare(folder, wanted)
-    _refuse_another_data_set(folder, there)
+    skipped, failed = Skipped(folder), Skipped(folder)
+    skipped.extend(problems)
+    report = ImportReport(folder, notes=list(notes))
     info = {
         "format": FORMAT,
         "name": name,
@@ -133,63 +152,63 @@ def write_collection(
         "licence": licence,
         "created_by": created_by or f"paragrain {version('paragrain')}",
     }
-    write_json(folder / "collection.json", {**info, "complete": False})
-    _clear_away_remains(folder, there.splits)
-    _drop_stale(folder, there)
-    report.removed = there.gone
-    report.kept = int(np.sum(wanted.first & ~wanted.missing))
-    unfit: list[tuple[str, str]] = []
-    make = partial(_make, folder=folder, max_pixels=max_pixels)
-    number = max(there.splits, default=-1) + 1
-    before = len(report.skipped)
-    total = int(np.sum(wanted.missing))
-    with progress_bar(f"importing {name}", total, unit="records", show=show) as advance:
-        made = _in_order(make, _missing(read, wanted, unfit), advance)
-        for rows in _shards(made, report, shard_rows, shard_bytes):
-            there.splits[number] = _splits(write_shard(folder, number, rows))
-            number += 1
-    report.skipped[before:before] = unfit
-    for _, splits in sorted(there.splits.items()):
-        for split, count in splits.items():
-            report.splits[split] = report.splits.get(split, 0) + count
-    _write_skipped(folder, report.skipped)
-    if report.skipped and not report.splits:
-        first = f"{report.skipped[0][0]}: {report.skipped[0][1]}"
-        raise ParagrainError(
-            f"none of the {len(report.skipped):,} items of {name} can be imported ({first}): see "
-            f"{folder / 'skipped.jsonl'}"
-        )
-    write_json(
-        folder / "collection.json",
-        {
-            **info,
-            "complete": True,
-            "splits": report.splits,
-            "skipped": len(report.skipped),
-            "notes": report.notes,
-        },
-    )
+    refuse_other_files(folder)
+    with writing_alone(folder):
+        there = compare(folder, wanted)
+        refuse_another_data_set(folder, there)
+        write_json(folder / "collection.json", {**info, "complete": False})
+        clear_away_remains(folder, there.splits)
+        drop_stale(folder, there)
+        report.removed = there.gone
+        report.kept = int(np.sum(wanted.first & ~wanted.missing))
+        links = None if store == "bytes" else Links(folder)
+        make = partial(_make, links=links, folder=folder, max_pixels=max_pixels)
+        number = max(there.splits, default=-1) + 1
+        total = int(np.sum(wanted.missing))
+        with progress_bar(f"importing {name}", total, unit="records", show=show) as advance:
+            made = _in_order(make, _missing(read, wanted, skipped), advance)
+            for rows in _shards(made, report, failed, shard_rows, shard_bytes):
+                there.splits[number] = split_counts(write_shard(folder, number, rows))
+                number += 1
+        skipped.extend(failed)
+        _finish(folder, info, report, there, skipped, links)
     return report
 
 
-# --- What is wanted and what is there ---------------------------------------------------------
+def _finish(
+    folder: Path,
+    info: Mapping[str, Any],
+    report: ImportReport,
+    there: "There",
+    skipped: Skipped,
+    links: Links | None,
+) -> None:
+    """Say what came of the import, in the report and on disk."""
+    report.skipped, report.skipped_total = skipped.first, len(skipped)
+    for _, splits in sorted(there.splits.items()):
+        for split, count in splits.items():
+            report.splits[split] = report.splits.get(split, 0) + count
+    if links and links.copied:
+        report.notes.append(f"{links.copied:,} images could not be linked, and were copied")
+    names = folder / "skipped.jsonl"
+    skipped.write(names)
+    if skipped and not report.splits:
+        id, reason = skipped.first[0]
+        raise ParagrainError(
+            f"none of the {len(skipped):,} items of {info['name']} can be imported "
+            f"({id}: {reason}): see {names}"
+        )
+    result = {"splits": report.splits, "skipped": len(skipped), "notes": report.notes}
+    write_json(folder / "collection.json", {**info, "complete": True, **result})
 
 
-@dataclass
-class _There:
-    """The finished shards of a collection, compared with what is wanted.
+# --- Making and writing records ---------------------------------------------------------------
 
-    Attributes:
-        splits: records of each split in each shard.
-        stale: of the shards that lose records, which rows stay, as bools.
-        gone: records with ids that are not wanted.
-        shares: whether any id is wanted.
-    """
 
-    splits: dict[int, Counter[str]] = field(default_factory=dict)
-    stale: dict[int, np.ndarray] = field(default_factory=dict)
-    gone: int = 0
-    shares: bool = False
+def _to_link(read: Callable[[], Iterable[Item]]) -> Iterator[Item]:
+    """The items with stamps of their own: where its image is kept is a part of a record."""
+    for item in read():
+        yield replace(item, stamp=item.stamp + LINKED)
 
 
 def _identities(items: Iterable[Item], advance: Callable[..., None]) -> Iterator[tuple[str, str]]:
@@ -199,105 +218,7 @@ def _identities(items: Iterable[Item], advance: Callable[..., None]) -> Iterator
             advance(1000)
 
 
-def _compare(folder: Path, wanted: Wanted) -> _There:
-    """Find what of a collection stays, and mark it as no longer missing."""
-    there = _There()
-    for number, manifest in finished_shards(folder):
-        there.splits[number] = _splits(manifest)
-        places = wanted.places(id for id, _, _ in manifest["items"])
-        stays = wanted.same_stamps(places, (stamp for _, stamp, _ in manifest["items"]))
-        stays &= wanted.missing[places] if len(wanted) else False  # an earlier shard may have it
-        wanted.missing[places[stays]] = False
-        there.gone += int(np.sum(places < 0))
-        there.shares |= bool(np.any(places >= 0))
-        if not stays.all():
-            there.stale[number] = stays
-    return there
-
-
-def _splits(manifest: Mapping[str, Any]) -> Counter[str]:
-    return Counter(split for _, _, split in manifest["items"])
-
-
-def _refuse_another_data_set(folder: Path, there: _There) -> None:
-    """Refuse a folder whose content this import would destroy, or would be mixed up with."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file: choose a folder to write the collection to")
-    if folder.is_dir() and not (folder / "collection.json").is_file():
-        if all(path.name.startswith(".") for path in folder.iterdir()):
-            return
-        raise UsageError(
-            f"{folder} holds other files and is no collection: choose a new or an empty folder"
-        )
-    finished = {shard_path(folder, number) for number in there.splits}
-    others = [p for p in (folder / "records").glob("*.parquet") if p not in finished]
-    foreign = [path for path in others if _has_rows(path)]
-    if foreign and not _was_interrupted(folder):
-        raise UsageError(
-            f"{folder} holds records that no import of this program made ({foreign[0].name}): "
-            "choose another folder, or delete that one first"
-        )
-    if any(there.splits.values()) and not there.shares:
-        raise UsageError(
-            f"{folder} holds a collection that shares no id with this import, which would empty "
-            "it: choose another folder, or delete that one first"
-        )
-
-
-def _has_rows(path: Path) -> bool:
-    """Whether a Parquet file is whole, and so may be somebody's data rather than a remain."""
-    try:
-        return bool(pq.read_metadata(path).num_rows)
-    except (OSError, pa.ArrowException):
-        return False
-
-
-def _was_interrupted(folder: Path) -> bool:
-    """Whether the last import into `folder` was killed, and may have left unfinished shards."""
-    try:
-        info = read_json(folder / "collection.json")
-    except (OSError, ValueError):
-        return False
-    return isinstance(info, dict) and info.get("complete") is False
-
-
-def _clear_away_remains(folder: Path, shards: Iterable[int]) -> None:
-    """Delete what a killed run left: temporary files, and shards without a fitting manifest."""
-    records = folder / "records"
-    records.mkdir(exist_ok=True)
-    finished = {shard_path(folder, number) for number in shards}
-    unfinished = [p for p in records.glob("part-*") if p.with_suffix(".parquet") not in finished]
-    ours = ("records/.part-*.tmp", ".collection.json.*.tmp", ".skipped.jsonl.*.tmp")
-    temporary = [path for pattern in ours for path in folder.glob(pattern)]
-    for path in unfinished + temporary:
-        path.unlink()
-
-
-def _drop_stale(folder: Path, there: _There) -> None:
-    """Take out of the shards what is gone or has changed."""
-    if not there.stale:
-        return
-    for number, manifest in finished_shards(folder):
-        if (stays := there.stale.get(number)) is None:
-            continue
-        path = shard_path(folder, number)
-        if stays.any():
-            entries = zip(manifest["items"], stays.tolist(), strict=True)
-            stamps = {id: stamp for (id, stamp, _), stay in entries if stay}
-            rows = [(r, stamps[r.id], digest(r)) for r in read_shard(path) if r.id in stamps]
-            there.splits[number] = _splits(write_shard(folder, number, rows, before=manifest))
-        else:
-            path.with_suffix(".json").unlink()
-            path.unlink()
-            del there.splits[number]
-
-
-# --- Making and writing records ---------------------------------------------------------------
-
-
-def _missing(
-    read: Callable[[], Iterable[Item]], wanted: Wanted, unfit: list[tuple[str, str]]
-) -> Iterator[Item]:
+def _missing(read: Callable[[], Iterable[Item]], wanted: Wanted, unfit: Skipped) -> Iterator[Item]:
     """The items still to be made, read again; those that have no place are named."""
     if wanted.first.all() and not wanted.missing.any():
         return
@@ -319,7 +240,9 @@ def _missing(
         raise ParagrainError("the source changed while it was imported: run the import again")
 
 
-def _make(item: Item, *, folder: Path, max_pixels: int | None) -> tuple[Item, Row | str]:
+def _make(
+    item: Item, *, links: Links | None, folder: Path, max_pixels: int | None
+) -> tuple[Item, Row | str]:
     """The record of an item, checked; or the reason why there is none."""
     try:
         record = item.make()
@@ -332,6 +255,9 @@ def _make(item: Item, *, folder: Path, max_pixels: int | None) -> tuple[Item, Ro
             record.content = content_hash(data)
             if not item.trusted:
                 decode(data, max_pixels=max_pixels)
+            if links is not None and item.file is not None and record.image.path is not None:
+                path = links.put(item.id, item.file, record.image.path, data)
+                record.image = ImageRef(path=path)
         return item, (record, item.stamp, digest(record))
     except UnicodeEncodeError:
         return item, "its text holds an unpaired surrogate, which is not valid Unicode"
@@ -365,15 +291,16 @@ def _in_order(
 def _shards(
     made: Iterable[tuple[Item, Row | str]],
     report: ImportReport,
+    failed: Skipped,
     shard_rows: int,
     shard_bytes: int,
 ) -> Iterator[list[Row]]:
-    """Gather the rows of one shard after another; skipped items go to the report."""
+    """Gather the rows of one shard after another; what cannot be made is named in `failed`."""
     rows: list[Row] = []
     size = 0
     for item, row in made:
         if isinstance(row, str):
-            report.skipped.append((item.id, row))
+            failed.append((item.id, row))
             continue
         rows.append(row)
         size += len(row[0].image.bytes or b"")
@@ -383,14 +310,3 @@ def _shards(
             rows, size = [], 0
     if rows:
         yield rows
-
-
-def _write_skipped(folder: Path, skipped: list[tuple[str, str]]) -> None:
-    """Name what was skipped in `skipped.jsonl`; ids that are no valid Unicode stay escaped."""
-    path = folder / "skipped.jsonl"
-    if not skipped:
-        path.unlink(missing_ok=True)
-        return
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-        for id, reason in skipped:
-            file.write(json.dumps({"id": id, "reason": reason}) + "\n")

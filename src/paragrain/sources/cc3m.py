@@ -8,18 +8,27 @@ from pathlib import Path
 
 import numpy as np
 
-from paragrain.collection import BadRecord, ImageRef, ImportReport, Item, Record, write_collection
+from paragrain.collection import (
+    BadRecord,
+    ImageRef,
+    ImportReport,
+    Item,
+    Record,
+    Skipped,
+    Store,
+    write_collection,
+)
 from paragrain.collection.wanted import Wanted
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash
-from paragrain.sources.photo import check_split
-from paragrain.sources.texts import Values, shown, text_problem
-from paragrain.sources.webdataset import Found, Part, find_samples, read_samples
+from paragrain.sources.packed import Packed
+from paragrain.sources.photo import check_split, merged
+from paragrain.sources.samples import Found, Part, check_store, find_samples, read_samples
+from paragrain.sources.texts import Values, read_texts, shown, text_problem
 
 HEADERS = (["caption", "url"], ["url", "caption"])
 """First lines that name the columns. Google's own file has none; img2dataset asks for one."""
 
-Problems = list[tuple[str, str]]
 _Row = tuple[str, str, str]  # id, caption, url
 
 
@@ -28,9 +37,11 @@ def import_cc3m(
     out: Path,
     *,
     images: Path | None = None,
+    texts: Path | None = None,
     split: str = "train",
     name: str = "cc3m",
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
@@ -43,8 +54,8 @@ def import_cc3m(
     gives the same ids, and rows of one URL stay apart.
 
     Without `images` the records have a caption and a URL and no image. With them, each row gets
-    the picture that img2dataset fetched from its URL (its `.json` says which), and rows whose
-    picture is not there are named among the skipped: most often their link was dead.
+    the picture that img2dataset fetched from its URL (its `.json`, or a column, says which), and
+    rows whose picture is not there are named among the skipped: most often their link was dead.
 
     Everything is streamed: in memory stay some 50 bytes for each row and 100 for each picture.
 
@@ -52,34 +63,42 @@ def import_cc3m(
         captions: the table.
         out: the collection's folder.
         images: img2dataset's output: as `samples` of `import_webdataset`.
-        split: of all records.
+        texts: a table of further texts, joined by the id; it stays in memory, and so do all ids.
+        split: of all records for which `texts` does not say another.
         name: of the data set.
         licence: of the data, as far as known.
+        store: "paths" is for pictures that are files; see `write_collection`.
         max_pixels: see `images.decode`.
         show: whether to show a progress bar.
 
     Raises:
-        UsageError: `captions` cannot be read, or there are no samples at `images`.
+        UsageError: `captions` cannot be read, there are no samples at `images`, or images in tars
+            are to be linked.
         ParagrainError: there is no usable row, or none has a picture.
     """
     check_split(split)
     if not captions.is_file():
         raise UsageError(f"there is no file {captions}: check the path of the table")
-    pictures = None if images is None else _Pictures(images, out)
+    table = None if texts is None else read_texts(texts)
+    pictures = None if images is None else _Pictures(images, out, store)
+    every = {} if table is None else {id: f"{id}.jpg" for id, *_ in _rows(captions, Skipped(out))}
+    joined = {} if table is None else table.join(every)
     values: Values = {"split": split, "source": name}
-    problems: Problems = []
+    problems = Skipped(out)
     notes: list[str] = []
 
     def items() -> Iterator[Item]:
-        problems[:] = [] if pictures is None else pictures.problems
-        notes.clear()
+        problems.clear()
+        problems.extend(pictures.problems if pictures else ())
+        problems.extend(table.problems if table else ())
+        notes[:] = table.notes if table else []
         count = 0
         rows = _rows(captions, problems)
         for row, image, state in pictures.join(rows, problems) if pictures else _bare(rows):
             count += 1
-            yield _item(row, values, image, state)
+            yield _item(row, merged(values, joined.get(row[0], {})), image, state)
         if not count:
-            first = f" ({problems[0][0]}: {problems[0][1]})" if problems else ""
+            first = f" ({problems.first[0][0]}: {problems.first[0][1]})" if problems else ""
             raise ParagrainError(f"there is nothing to import from {captions}{first}: check it")
         if pictures is not None and (unused := int(np.sum(~pictures.used))):
             notes.append(f"{unused:,} pictures belong to no row of {captions.name}")
@@ -92,6 +111,7 @@ def import_cc3m(
         licence=licence,
         problems=problems,
         notes=notes,
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )
@@ -100,7 +120,7 @@ def import_cc3m(
 # --- The table --------------------------------------------------------------------------------
 
 
-def _rows(path: Path, problems: Problems) -> Iterator[_Row]:
+def _rows(path: Path, problems: Skipped) -> Iterator[_Row]:
     """Id, caption and URL of each sound row; blank lines do not count."""
     place = (0, 1)
     number = 0
@@ -138,13 +158,15 @@ def _bare(rows: Iterator[_Row]) -> Iterator[tuple[_Row, Part | None, str]]:
 def _item(row: _Row, values: Values, image: Part | None, state: str) -> Item:
     id, caption, url = row
     stamp = content_hash(json.dumps([caption, url, state, values], sort_keys=True).encode())
-    return Item(id, stamp, partial(_record, row, values, image))
+    return Item(
+        id, stamp, partial(_record, row, values, image), file=None if image is None else image.file
+    )
 
 
 def _record(row: _Row, values: Values, image: Part | None) -> Record:
     id, caption, url = row
     picture = ImageRef() if image is None else ImageRef(image.read(), id + image.suffix)
-    return Record(id, picture, captions=[caption], url=url, **values)
+    return Record(id, picture, **merged({"captions": [caption], "url": url}, values))
 
 
 # --- The pictures -----------------------------------------------------------------------------
@@ -158,28 +180,32 @@ class _Pictures:
         used: bool, one for each picture: some row has asked for it.
     """
 
-    def __init__(self, images: Path, out: Path):
+    def __init__(self, images: Path, out: Path, store: Store):
         """Read the `.json` of every sample once."""
-        self.problems: Problems = []
-        self._files: list[tuple[Path, str]] = []  # and extensions
+        found = find_samples(images, out)
+        check_store(found, store)
+        self.problems = Skipped(out)
+        self._files: list[tuple[Path, str, Packed | None]] = []  # extension, what reads it
         self._places = bytearray()  # file, start, size
-        self._urls = Wanted(self._read(find_samples(images, out)))
+        self._urls = Wanted(self._read(found))
         self._table = np.frombuffer(self._places, np.int64).reshape(-1, 3)
         self.used = np.zeros(len(self._urls), bool)
 
     def _read(self, found: Found) -> Iterator[tuple[str, str]]:
         """URL and stamp of every picture; its place goes to the table."""
-        self.problems += found.problems
+        self.problems.extend(found.problems)
         for sample in read_samples(found, self.problems):
+            if sample.image is None:
+                continue  # the row that lacks it is named
             try:
                 url = sample.read_info().get("url")
             except (BadRecord, OSError) as error:
                 self.problems.append((sample.id, str(error)))
                 continue
-            if not isinstance(url, str) or sample.image is None:
-                self.problems.append((sample.id, "its .json has no url to join it by"))
+            if not isinstance(url, str):
+                self.problems.append((sample.id, "it has no url to join it by"))
                 continue
-            file = (sample.image.file, sample.image.suffix)
+            file = (sample.image.file, sample.image.suffix, sample.image.packed)
             if not self._files or self._files[-1] != file:
                 self._files.append(file)
             place = (len(self._files) - 1, sample.image.start, sample.image.size)
@@ -187,7 +213,7 @@ class _Pictures:
             yield url, sample.stamp
 
     def join(
-        self, rows: Iterator[_Row], problems: Problems
+        self, rows: Iterator[_Row], problems: Skipped
     ) -> Iterator[tuple[_Row, Part | None, str]]:
         """Each row that has a picture, with it and its state; the others are named."""
         while some := list(islice(rows, 1000)):
@@ -198,5 +224,5 @@ class _Pictures:
                     problems.append((row[0], "there is no image of its URL"))
                     continue
                 number, start, size = self._table[place].tolist()
-                file, suffix = self._files[number]
-                yield row, Part(file, start, size, suffix), self._urls.stamp(place)
+                file, suffix, packed = self._files[number]
+                yield row, Part(file, start, size, suffix, packed), self._urls.stamp(place)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from paragrain.collection import ImportReport, write_collection
+from paragrain.collection import ImportReport, Store, write_collection
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
 from paragrain.sources.photo import check_split, merged, photo_item
@@ -22,6 +22,7 @@ def import_coco(
     split: str = "train",
     name: str = "coco",
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
@@ -41,6 +42,8 @@ def import_coco(
         split: of all images for which `texts` does not say another.
         name: of the data set.
         licence: of the data, as far as known.
+        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
+            `write_collection`.
         max_pixels: see `images.decode`.
         show: whether to show a progress bar.
 
@@ -78,6 +81,7 @@ def import_coco(
         licence=licence,
         problems=problems + (table.problems if table else []),
         notes=notes + (table.notes if table else []),
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )

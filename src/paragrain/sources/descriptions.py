@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paragrain.collection import ImportReport
+from paragrain.collection import ImportReport, Store
 from paragrain.collection.record import LIST_FIELDS, TEXT_FIELDS
 from paragrain.errors import UsageError
 from paragrain.sources.listing import Listing, record_id
@@ -45,6 +45,7 @@ def import_jsonl(
     split: str = "train",
     texts: Path | None = None,
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
@@ -70,6 +71,8 @@ def import_jsonl(
         split: of all images whose line does not say another.
         texts: a table of further texts; see `read_texts` and `TextTable.join`.
         licence: of the data, as far as known.
+        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
+            `write_collection`.
         max_pixels: see `images.decode`.
         show: whether to show a progress bar.
 
@@ -97,6 +100,7 @@ def import_jsonl(
         field=field,
         licence=licence,
         texts=texts,
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )
@@ -109,6 +113,7 @@ def import_docci(
     *,
     texts: Path | None = None,
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
@@ -129,6 +134,7 @@ def import_docci(
         field="description",
         licence=licence,
         texts=texts,
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )

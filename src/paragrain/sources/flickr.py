@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from paragrain.collection import ImportReport
+from paragrain.collection import ImportReport, Store
 from paragrain.errors import UsageError
 from paragrain.sources.folder import IMAGE_SUFFIXES
 from paragrain.sources.listing import Listing, record_id
@@ -37,6 +37,7 @@ def import_flickr(
     texts: Path | None = None,
     split: str = "train",
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
@@ -60,6 +61,8 @@ def import_flickr(
         texts: a table of further texts; see `read_texts` and `TextTable.join`.
         split: of all images for which `texts` does not say another.
         licence: of the data, as far as known.
+        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
+            `write_collection`.
         max_pixels: see `images.decode`.
         show: whether to show a progress bar.
 
@@ -84,6 +87,7 @@ def import_flickr(
         field="captions",
         licence=licence,
         texts=texts,
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )

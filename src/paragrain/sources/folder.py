@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from paragrain.collection import ImportReport, write_collection
+from paragrain.collection import ImportReport, Store, write_collection
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.sources.photo import check_split, merged, photo_item
 from paragrain.sources.tables import read_text
@@ -35,6 +35,7 @@ def import_folder(
     split: str = "train",
     name: str | None = None,
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
@@ -62,6 +63,8 @@ def import_folder(
         split: of all pictures for which `texts` does not say another.
         name: of the data set; by default the folder's.
         licence: of the pictures, as far as known.
+        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
+            `write_collection`.
         max_pixels: see `images.decode`.
         show: whether to show a progress bar.
 
@@ -94,6 +97,7 @@ def import_folder(
         licence=licence,
         problems=found.problems + (table.problems if table else []),
         notes=table.notes if table else [],
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )

@@ -3,7 +3,7 @@
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from paragrain.collection import ImportReport
+from paragrain.collection import ImportReport, Store
 from paragrain.errors import UsageError
 from paragrain.files import read_json
 from paragrain.sources.listing import Listing, record_id
@@ -17,6 +17,7 @@ def import_karpathy(
     *,
     texts: Path | None = None,
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
@@ -34,6 +35,8 @@ def import_karpathy(
         out: the collection's folder.
         texts: a table of further texts; see `read_texts` and `TextTable.join`.
         licence: of the data, as far as known.
+        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
+            `write_collection`.
         max_pixels: see `images.decode`.
         show: whether to show a progress bar.
 
@@ -56,6 +59,7 @@ def import_karpathy(
         field="captions",
         licence=licence,
         texts=texts,
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )

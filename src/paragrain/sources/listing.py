@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from paragrain.collection import ImportReport, write_collection
+from paragrain.collection import ImportReport, Store, write_collection
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.sources.folder import IMAGE_SUFFIXES
 from paragrain.sources.photo import merged, photo_item
@@ -94,6 +94,7 @@ class Listing:
         field: str,
         licence: str | None,
         texts: Path | None,
+        store: Store,
         max_pixels: int | None,
         show: bool,
     ) -> ImportReport:
@@ -106,6 +107,7 @@ class Listing:
             field: the field whose lack is noted.
             licence: of the data, as far as known.
             texts: a table of further texts.
+            store: see `write_collection`.
             max_pixels: see `images.decode`.
             show: whether to show a progress bar.
 
@@ -144,6 +146,7 @@ class Listing:
             licence=licence,
             problems=self.problems + (table.problems if table else []),
             notes=self.notes + (table.notes if table else []),
+            store=store,
             max_pixels=max_pixels,
             show=show,
         )

@@ -38,7 +38,7 @@ def photo_item(id: str, file: Path, path: str, values: Values) -> Item:
     except OSError:  # making it will say what is wrong
         state = []
     stamp = content_hash(json.dumps([state, path, values], sort_keys=True).encode())
-    return Item(id, stamp, partial(_record, id, file, path, values))
+    return Item(id, stamp, partial(_record, id, file, path, values), file=file)
 
 
 def _record(id: str, file: Path, path: str, values: Values) -> Record:

@@ -3,15 +3,15 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from paragrain.collection import ImportReport, Item, write_collection
+from paragrain.collection import ImportReport, Item, Skipped, Store, write_collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources.photo import check_split, photo_item
-from paragrain.sources.texts import Values, shown, text_problem
+from paragrain.sources.photo import check_split, merged, photo_item
+from paragrain.sources.texts import Values, read_texts, shown, text_problem
 
 CHUNK_CHARACTERS = 2**20
 """How much of the JSON file is read at a time."""
@@ -23,24 +23,24 @@ IMAGE_TAG = "<image>"
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 
-Problems = list[tuple[str, str]]
-
 
 def import_sharegpt4v(
-    texts: Path,
+    entries: Path,
     images: Sequence[Path],
     out: Path,
     *,
     hold_out: int = 0,
+    texts: Path | None = None,
     split: str = "train",
     name: str = "sharegpt4v",
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
     """Bring ShareGPT4V, or another list of LLaVA's form, into a collection.
 
-    `texts` is a JSON list of `{"id", "image", "conversations": [{"from", "value"}, ...]}`, such as
+    `entries` is a JSON list of `{"id", "image", "conversations": [{"from", "value"}, ...]}`, as in
     `share-captioner_coco_lcs_sam_1246k_1107.json`. The description of an image is the first turn
     that comes from "gpt", with every `<image>` taken out of it; what "human" asks is not kept.
 
@@ -58,42 +58,48 @@ def import_sharegpt4v(
     The list is streamed; about 150 bytes of each image stay in memory.
 
     Args:
-        texts: the JSON file.
+        entries: the JSON file.
         images: folders that the paths of the images start from.
         out: the collection's folder.
         hold_out: number of entries for the split "test".
-        split: of the others.
+        texts: a table of further texts for all entries of an image, joined by its path; it stays
+            in memory, and so do all paths. See `read_texts` and `TextTable.join`.
+        split: of the others, where `texts` does not say another.
         name: of the data set.
         licence: of the data, as far as known.
+        store: see `write_collection`.
         max_pixels: see `images.decode`.
         show: whether to show a progress bar.
 
     Raises:
-        UsageError: `texts` is no JSON list, or a folder is not there.
+        UsageError: `entries` is no JSON list, or a folder is not there.
         ParagrainError: none of the entries can be used.
     """
     check_split(split)
     if absent := [folder for folder in images if not folder.is_dir()]:
         raise UsageError(f"there is no folder {absent[0]}: check the path of the images")
-    _check_list(texts)
+    _check_list(entries)
+    table = None if texts is None else read_texts(texts)
+    joined = {} if table is None else table.join(_paths(entries, out))
     base: Values = {"source": name}
-    problems: Problems = []
+    problems = Skipped(out)
     notes: list[str] = []
 
     def items() -> Iterator[Item]:
         problems.clear()
-        notes.clear()
+        problems.extend(table.problems if table else ())
+        notes[:] = table.notes if table else []
         seen = _Seen(hold_out)
         some = False
-        for number, entry in enumerate(read_list(texts, problems)):
+        for number, entry in enumerate(read_list(entries, problems)):
             held = number < hold_out
             values = {**base, "split": "test" if held else split}
-            if (item := _item(number, entry, images, values, seen, problems)) is not None:
+            if (item := _item(number, entry, images, values, joined, seen, problems)) is not None:
                 some = True
                 yield item
         if not some:
-            first = f" ({problems[0][0]}: {problems[0][1]})" if problems else ""
-            raise ParagrainError(f"no entry of {texts} can be used{first}: check the paths")
+            first = f" ({problems.first[0][0]}: {problems.first[0][1]})" if problems else ""
+            raise ParagrainError(f"no entry of {entries} can be used{first}: check the paths")
         notes.extend(seen.notes())
 
     return write_collection(
@@ -104,6 +110,7 @@ def import_sharegpt4v(
         licence=licence,
         problems=problems,
         notes=notes,
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )
@@ -112,7 +119,7 @@ def import_sharegpt4v(
 # --- A long JSON list -------------------------------------------------------------------------
 
 
-def read_list(path: Path, problems: Problems) -> Iterator[Any]:
+def read_list(path: Path, problems: Skipped) -> Iterator[Any]:
     """Stream the values of a JSON list of objects, holding little more than one of them.
 
     Where the file is cut off or damaged, that is named and the stream ends.
@@ -162,8 +169,9 @@ def _item(
     entry: Any,
     images: Sequence[Path],
     values: Values,
+    joined: Mapping[str, Values],
     seen: "_Seen",
-    problems: Problems,
+    problems: Skipped,
 ) -> Item | None:
     """The item of an entry; what is amiss with it becomes a problem."""
     entry = entry if isinstance(entry, dict) else {}
@@ -181,10 +189,17 @@ def _item(
         return None
     for folder in images:
         if os.path.isfile(folder / path):  # noqa: PTH113  (`Path.is_file` may raise)
-            own = {"description": description, "group": path}
-            return photo_item(id, folder / path, path, {**values, **own})
+            own = {**values, "description": description, "group": path}
+            return photo_item(id, folder / path, path, merged(own, joined.get(path, {})))
     problems.append((id, "its file is in none of the folders of images"))
     return None
+
+
+def _paths(entries: Path, out: Path) -> dict[str, str]:
+    """The paths of all entries' images."""
+    every = read_list(entries, Skipped(out))
+    paths = (entry.get("image") for entry in every if isinstance(entry, dict))
+    return {path: path for path in paths if isinstance(path, str) and not _path_problem(path)}
 
 
 def _path_problem(path: Any) -> str | None:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path, PurePosixPath
 
-from paragrain.collection import ImportReport
+from paragrain.collection import ImportReport, Store
 from paragrain.errors import UsageError
 from paragrain.sources.folder import IMAGE_SUFFIXES
 from paragrain.sources.listing import Listing
@@ -17,6 +17,7 @@ def import_urban1k(
     *,
     texts: Path | None = None,
     licence: str | None = None,
+    store: Store = "bytes",
     max_pixels: int | None = None,
     show: bool = True,
 ) -> ImportReport:
@@ -31,6 +32,8 @@ def import_urban1k(
         out: the collection's folder.
         texts: a table of further texts; see `read_texts` and `TextTable.join`.
         licence: of the data, as far as known.
+        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
+            `write_collection`.
         max_pixels: see `images.decode`.
         show: whether to show a progress bar.
 
@@ -65,6 +68,7 @@ def import_urban1k(
         field="description",
         licence=licence,
         texts=texts,
+        store=store,
         max_pixels=max_pixels,
         show=show,
     )

@@ -1,32 +1,23 @@
-"""`paragrain import`: any data set as a collection."""
+"""`paragrain import`: folders, and data sets that list their images in one file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from paragrain.cli.common import JsonOption, end, tell
-
-if TYPE_CHECKING:
-    from paragrain.collection import ImportReport
-
-app = typer.Typer(
-    help="Make a collection from a folder of images, a data set, or the procedural world.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
+from paragrain.cli.common import JsonOption
+from paragrain.cli.import_.options import (
+    ImagesOption,
+    Keeping,
+    LicenceOption,
+    OutArgument,
+    PixelsOption,
+    SplitNameOption,
+    StoreOption,
+    TextsOption,
+    app,
+    tell_report,
 )
-
-OutArgument = Annotated[Path, typer.Argument(help="Folder of the collection to make or update.")]
-ImagesOption = Annotated[Path, typer.Option(help="Folder with the images.")]
-TextsOption = Annotated[
-    Path | None,
-    typer.Option(help="CSV, TSV or JSON lines with further texts, joined by id or file name."),
-]
-SplitNameOption = Annotated[str, typer.Option(help="Name of the split the records belong to.")]
-LicenceOption = Annotated[str | None, typer.Option(help="Licence of the data, to be kept with it.")]
-PixelsOption = Annotated[
-    int | None, typer.Option(min=1, help="Skip images of more pixels than this (100 million).")
-]
 
 
 @app.command()
@@ -40,6 +31,7 @@ def folder(
     ] = "captions",
     split: SplitNameOption = "train",
     licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
     max_pixels: PixelsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -58,10 +50,11 @@ def folder(
         txt_field=txt_field,
         split=split,
         licence=licence,
+        store=store.value,
         max_pixels=max_pixels,
         show=not json,
     )
-    _report(report, json)
+    tell_report(report, json)
 
 
 @app.command()
@@ -72,6 +65,7 @@ def coco(
     texts: TextsOption = None,
     split: SplitNameOption = "train",
     licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
     max_pixels: PixelsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -88,10 +82,11 @@ def coco(
         texts=texts,
         split=split,
         licence=licence,
+        store=store.value,
         max_pixels=max_pixels,
         show=not json,
     )
-    _report(report, json)
+    tell_report(report, json)
 
 
 @app.command()
@@ -103,6 +98,7 @@ def karpathy(
     out: OutArgument,
     texts: TextsOption = None,
     licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
     max_pixels: PixelsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -118,10 +114,11 @@ def karpathy(
         out,
         texts=texts,
         licence=licence,
+        store=store.value,
         max_pixels=max_pixels,
         show=not json,
     )
-    _report(report, json)
+    tell_report(report, json)
 
 
 @app.command()
@@ -134,6 +131,7 @@ def flickr(
     texts: TextsOption = None,
     split: SplitNameOption = "train",
     licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
     max_pixels: PixelsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -150,10 +148,11 @@ def flickr(
         texts=texts,
         split=split,
         licence=licence,
+        store=store.value,
         max_pixels=max_pixels,
         show=not json,
     )
-    _report(report, json)
+    tell_report(report, json)
 
 
 @app.command()
@@ -163,6 +162,7 @@ def docci(
     out: OutArgument,
     texts: TextsOption = None,
     licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
     max_pixels: PixelsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -178,10 +178,11 @@ def docci(
         out,
         texts=texts,
         licence=licence,
+        store=store.value,
         max_pixels=max_pixels,
         show=not json,
     )
-    _report(report, json)
+    tell_report(report, json)
 
 
 @app.command()
@@ -205,6 +206,7 @@ def jsonl(
     texts: TextsOption = None,
     split: SplitNameOption = "train",
     licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
     max_pixels: PixelsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -225,10 +227,11 @@ def jsonl(
         texts=texts,
         split=split,
         licence=licence,
+        store=store.value,
         max_pixels=max_pixels,
         show=not json,
     )
-    _report(report, json)
+    tell_report(report, json)
 
 
 @app.command()
@@ -237,6 +240,7 @@ def urban1k(
     out: OutArgument,
     texts: TextsOption = None,
     licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
     max_pixels: PixelsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -251,138 +255,8 @@ def urban1k(
         out,
         texts=texts,
         licence=licence,
+        store=store.value,
         max_pixels=max_pixels,
         show=not json,
     )
-    _report(report, json)
-
-
-@app.command()
-def webdataset(
-    samples: Annotated[
-        Path, typer.Argument(help="A tar, a folder of tars, or 'shards/{00000..00009}.tar'.")
-    ],
-    out: OutArgument,
-    split: SplitNameOption = "train",
-    licence: LicenceOption = None,
-    max_pixels: PixelsOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Import WebDataset or img2dataset samples.
-
-    Example: `paragrain import webdataset 'shards/{00000..00009}.tar' photos`
-    """
-    from paragrain.sources import import_webdataset
-
-    report = import_webdataset(
-        samples, out, split=split, licence=licence, max_pixels=max_pixels, show=not json
-    )
-    _report(report, json)
-
-
-@app.command()
-def cc3m(
-    captions: Annotated[Path, typer.Argument(help="The TSV with a caption and a URL a line.")],
-    out: OutArgument,
-    images: Annotated[
-        Path | None, typer.Option(help="img2dataset's output of that file, joined by URL.")
-    ] = None,
-    split: SplitNameOption = "train",
-    licence: LicenceOption = None,
-    max_pixels: PixelsOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Import Conceptual Captions.
-
-    Example: `paragrain import cc3m Train_GCC-training.tsv --images cc3m photos`
-    """
-    from paragrain.sources import import_cc3m
-
-    report = import_cc3m(
-        captions,
-        out,
-        images=images,
-        split=split,
-        licence=licence,
-        max_pixels=max_pixels,
-        show=not json,
-    )
-    _report(report, json)
-
-
-@app.command()
-def sharegpt4v(
-    texts: Annotated[Path, typer.Argument(help="The JSON list of entries with conversations.")],
-    images: Annotated[
-        list[Path], typer.Option(help="Folder that the entries' paths start from; repeatable.")
-    ],
-    out: OutArgument,
-    hold_out: Annotated[
-        int, typer.Option(min=0, help="So many first entries become the split test.")
-    ] = 0,
-    split: SplitNameOption = "train",
-    licence: LicenceOption = None,
-    max_pixels: PixelsOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Import ShareGPT4V; Long-CLIP holds out its first 1,000.
-
-    Example: `paragrain import sharegpt4v share.json --images data --hold-out 1000 photos`
-    """
-    from paragrain.sources import import_sharegpt4v
-
-    report = import_sharegpt4v(
-        texts,
-        images,
-        out,
-        hold_out=hold_out,
-        split=split,
-        licence=licence,
-        max_pixels=max_pixels,
-        show=not json,
-    )
-    _report(report, json)
-
-
-@app.command()
-def scenes(
-    out: OutArgument,
-    size: Annotated[int, typer.Option(help="Number of training scenes.")] = 8000,
-    seed: Annotated[int, typer.Option(help="Decides every scene, picture and text.")] = 0,
-    pixels: Annotated[int, typer.Option(help="Side of the pictures.")] = 96,
-    family: Annotated[
-        int, typer.Option(help="Scenes in a row that differ in one fact; 1 for unrelated ones.")
-    ] = 8,
-    json: JsonOption = False,
-) -> None:
-    """Draw a procedural world: pictures whose truth is known, with every kind of text.
-
-    Example: `paragrain import scenes --size 8000 --seed 0 world`
-    """
-    from paragrain.sources import import_scenes
-
-    _report(
-        import_scenes(out, size=size, seed=seed, pixels=pixels, family=family, show=not json), json
-    )
-
-
-def _report(report: "ImportReport", json: bool) -> None:
-    splits = ", ".join(f"{name} {count:,}" for name, count in report.splits.items())
-    tell(
-        json,
-        {
-            "folder": str(report.folder),
-            "written": report.written,
-            "kept": report.kept,
-            "removed": report.removed,
-            "skipped": [list(item) for item in report.skipped],
-            "splits": report.splits,
-            "notes": report.notes,
-        },
-        [
-            f"{report.folder}: {sum(report.splits.values()):,} records ({splits})",
-            f"{report.written:,} written, {report.kept:,} unchanged, {report.removed:,} removed",
-            *(f"note: {note}" for note in report.notes),
-        ],
-    )
-    end(report.skipped, named_in=str(report.folder / "skipped.jsonl"))
+    tell_report(report, json)

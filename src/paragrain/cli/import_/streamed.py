@@ -1,0 +1,148 @@
+"""`paragrain import`: large data sets, which are streamed, and the procedural world."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paragrain.cli.common import JsonOption
+from paragrain.cli.import_.options import (
+    Keeping,
+    LicenceOption,
+    OutArgument,
+    PixelsOption,
+    SplitNameOption,
+    StoreOption,
+    TextsOption,
+    app,
+    tell_report,
+)
+
+
+@app.command()
+def webdataset(
+    samples: Annotated[
+        Path,
+        typer.Argument(
+            help="A tar or img2dataset's Parquet, a folder of them, or 'shards/{00000..00009}.tar'."
+        ),
+    ],
+    out: OutArgument,
+    texts: TextsOption = None,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import WebDataset or img2dataset samples.
+
+    Example: `paragrain import webdataset 'shards/{00000..00009}.tar' photos`
+    """
+    from paragrain.sources import import_webdataset
+
+    report = import_webdataset(
+        samples,
+        out,
+        texts=texts,
+        split=split,
+        licence=licence,
+        store=store.value,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    tell_report(report, json)
+
+
+@app.command()
+def cc3m(
+    captions: Annotated[Path, typer.Argument(help="The TSV with a caption and a URL a line.")],
+    out: OutArgument,
+    images: Annotated[
+        Path | None, typer.Option(help="img2dataset's output of that file, joined by URL.")
+    ] = None,
+    texts: TextsOption = None,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import Conceptual Captions.
+
+    Example: `paragrain import cc3m Train_GCC-training.tsv --images cc3m photos`
+    """
+    from paragrain.sources import import_cc3m
+
+    report = import_cc3m(
+        captions,
+        out,
+        images=images,
+        texts=texts,
+        split=split,
+        licence=licence,
+        store=store.value,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    tell_report(report, json)
+
+
+@app.command()
+def sharegpt4v(
+    entries: Annotated[Path, typer.Argument(help="The JSON list of entries with conversations.")],
+    images: Annotated[
+        list[Path], typer.Option(help="Folder that the entries' paths start from; repeatable.")
+    ],
+    out: OutArgument,
+    hold_out: Annotated[
+        int, typer.Option(min=0, help="So many first entries become the split test.")
+    ] = 0,
+    texts: TextsOption = None,
+    split: SplitNameOption = "train",
+    licence: LicenceOption = None,
+    store: StoreOption = Keeping.BYTES,
+    max_pixels: PixelsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Import ShareGPT4V; Long-CLIP holds out its first 1,000.
+
+    Example: `paragrain import sharegpt4v share.json --images data --hold-out 1000 photos`
+    """
+    from paragrain.sources import import_sharegpt4v
+
+    report = import_sharegpt4v(
+        entries,
+        images,
+        out,
+        hold_out=hold_out,
+        texts=texts,
+        split=split,
+        licence=licence,
+        store=store.value,
+        max_pixels=max_pixels,
+        show=not json,
+    )
+    tell_report(report, json)
+
+
+@app.command()
+def scenes(
+    out: OutArgument,
+    size: Annotated[int, typer.Option(help="Number of training scenes.")] = 8000,
+    seed: Annotated[int, typer.Option(help="Decides every scene, picture and text.")] = 0,
+    pixels: Annotated[int, typer.Option(help="Side of the pictures.")] = 96,
+    family: Annotated[
+        int, typer.Option(help="Scenes in a row that differ in one fact; 1 for unrelated ones.")
+    ] = 8,
+    json: JsonOption = False,
+) -> None:
+    """Draw a procedural world: pictures whose truth is known, with every kind of text.
+
+    Example: `paragrain import scenes --size 8000 --seed 0 world`
+    """
+    from paragrain.sources import import_scenes
+
+    tell_report(
+        import_scenes(out, size=size, seed=seed, pixels=pixels, family=family, show=not json), json
+    )

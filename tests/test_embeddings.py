@@ -183,6 +183,22 @@ def test_splits_share_one_cache(encoder: ImageTextEncoder, tmp_path: Path) -> No
         embed(collection, encoder, split="val")
 
 
+def test_some_ids_alone_and_what_is_cached_of_others_stays(
+    encoder: ImageTextEncoder, tmp_path: Path
+) -> None:
+    # Hashes that are not those of the images, so that the records do not tell what to keep.
+    rows = [(f"i{n}", picture(n), None) for n in range(4)]
+    collection = Collection.open(foreign(tmp_path, rows, content=[f"{n:032x}" for n in range(4)]))
+    first = embed(collection, encoder, ids={"i3", "i1", "of another collection"})
+    assert (first.ids, first.computed, encoder.seen) == (["i1", "i3"], 2, [2])
+    other = embed(collection, encoder, ids=frozenset({"i2"}))
+    assert (other.ids, other.computed) == (["i2"], 1)
+    np.testing.assert_allclose(other.vectors, expected(encoder, [2]), atol=1e-5)
+    assert embed(collection, encoder, ids=set()).ids == []
+    whole = embed(collection, encoder)
+    assert (whole.computed, whole.reused) == (1, 3)
+
+
 def test_bad_images_are_named_and_the_run_goes_on(
     encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:

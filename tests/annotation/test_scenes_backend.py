@@ -17,7 +17,8 @@ from paragrain.annotation.settings import BackendSettings, SceneErrors
 from paragrain.collection import Record
 from paragrain.sources.scenes import Scene, Thing, is_true, sample_scene
 from paragrain.sources.scenes.language import falsified, paragraph
-from paragrain.sources.scenes.truth import sentences, verdicts
+from paragrain.sources.scenes.truth import verdicts
+from paragrain.words import sentences
 
 PICTURE = Picture(b"", 96, 96)
 SEEDS = st.integers(0, 2**31 - 1)

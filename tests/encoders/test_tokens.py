@@ -75,11 +75,13 @@ def test_summary_is_plain_and_complete() -> None:
         "tokens": 11,
         "tokens_lost": 4,
         "texts_cut": 1,
+        "share_cut": 0.5,
+        "text_cut": "tokens",
         "longest_text": 9,
         "text_normalisation": "none",
         "words_cut_by_normalisation": 0,
     }
-    assert all(type(value) in (int, str) for value in summary.values())
+    assert all(type(value) in (int, float, str) for value in summary.values())
 
 
 @given(

@@ -2,14 +2,19 @@
 
 from paragrain.audit.audit import audit
 from paragrain.audit.report import IMAGE_REASONS, NOT_FOUND, REASONS, AuditReport, Finding
+from paragrain.audit.saved import MARKING, audit_of, load_report, marks
 from paragrain.audit.urls import normalise_url
 
 __all__ = [
     "IMAGE_REASONS",
+    "MARKING",
     "NOT_FOUND",
     "REASONS",
     "AuditReport",
     "Finding",
     "audit",
+    "audit_of",
+    "load_report",
+    "marks",
     "normalise_url",
 ]

@@ -1,7 +1,7 @@
 """`paragrain evaluate`: exact recall in both directions."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,10 +13,8 @@ from paragrain.cli.common import (
     end,
     tell,
 )
+from paragrain.cli.evaluation import result_lines
 from paragrain.errors import UsageError
-
-if TYPE_CHECKING:
-    from paragrain.evaluation import Result
 
 
 def evaluate(
@@ -49,11 +47,36 @@ def evaluate(
         str | None,
         typer.Option(help="none (default), or blip-original (30 words, no punctuation)."),
     ] = None,
+    cut: Annotated[
+        str | None,
+        typer.Option(
+            help="What a text too long for the budget is cut to: tokens (default), whole words or "
+            "whole sentences."
+        ),
+    ] = None,
+    audited: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TRAIN",
+            help="What the model was trained on, a collection or an audit of it and this one: "
+            "also report the images that it shares, and the others, apart.",
+        ),
+    ] = None,
+    audited_split: Annotated[
+        str | None, typer.Option(help="Of TRAIN; by default train if there is one, or all.")
+    ] = None,
+    audited_by: Annotated[
+        str | None,
+        typer.Option(
+            help="What marks an image as shared, by default id,url,bytes,pixels,near,embedding,"
+            "text; near text can be named too."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the result to this .json file, and the rank of every query beside it "
-            "(.npz), for `paragrain compare`."
+            help="Also write the result to this .json file, the rank of every query beside it "
+            "(.npz), for `paragrain compare`, and of a sweep a plot (.svg)."
         ),
     ] = None,
     device: DeviceOption = None,
@@ -66,23 +89,39 @@ def evaluate(
     Example: `paragrain evaluate photos --model runs/c5/checkpoint --texts paragraph --tokens 128`
 
     Example: `paragrain evaluate docci --model blip0 --protocol docci-all --out runs/docci.json`
+
+    Example: `paragrain evaluate docci --model runs/c5/checkpoint --audited coco-train`
     """
+    from paragrain.audit import MARKING, audit_of, marks
     from paragrain.collection import Collection
     from paragrain.encoders import load_encoder
-    from paragrain.evaluation import load_protocol, save_sweep
+    from paragrain.evaluation import (
+        check_out,
+        figure_path,
+        save_sweep,
+        save_sweep_figure,
+        split_of,
+        with_parts,
+    )
     from paragrain.evaluation import sweep as run
-    from paragrain.evaluation.results import ranks_path
 
-    if out is not None and out.is_dir():
-        raise UsageError(f"{out} is a folder: name a file for the result")
-    if out is not None:
-        ranks_path(out)  # refuses a name that the ranks need, before anything is computed
-    if protocol is not None:
-        load_protocol(protocol)
     if sweep is not None and tokens is not None:
         raise UsageError("--sweep and --tokens both say the token budget: give one of them")
     budgets = _budgets(sweep) if sweep is not None else None if tokens is None else [tokens]
+    if out is not None:
+        check_out(out, sweep is not None)  # before anything is computed
     source = Collection.open(collection)
+    report = None
+    if audited is not None:
+        report = audit_of(
+            audited,
+            source,
+            split=split_of(source, split, protocol),
+            train_split=audited_split,
+            show=not json,
+        )
+        reasons = MARKING if audited_by is None else audited_by.split(",")
+        marked = marks(report, [reason.strip() for reason in reasons])
     results = run(
         source,
         load_encoder(model, device),
@@ -90,23 +129,28 @@ def evaluate(
         texts=texts,
         split=split,
         normalise=normalise,
+        cut=cut,
         protocol=protocol,
         show=not json,
     )
-    lines = [_headline(results[0]), *_sizes(results[0]), *_table(results), *_intervals(results)]
-    value: dict[str, Any]
-    if sweep is None:
-        value = results[0].as_dict()
-        if out is not None:
-            results[0].save(out)
-    else:
-        value = {"sweep": [result.as_dict() for result in results]}
-        if out is not None:
-            save_sweep(results, out)
-    if out is not None:
+    if report is not None:
+        results = [with_parts(result, marked, report.train) for result in results]
+    lines = result_lines(results)
+    value = results[0].as_dict() if sweep is None else {"sweep": [r.as_dict() for r in results]}
+    if out is not None and sweep is None:
+        results[0].save(out)
         lines.append(f"written to {out}, the ranks beside it")
+    elif out is not None:
+        save_sweep(results, out)
+        save_sweep_figure(results, figure_path(out))
+        lines.append(f"written to {out}, the ranks and the plot {figure_path(out).name} beside it")
     tell(json, value, lines)
-    end([*source.problems, *(tuple(item) for item in results[0].about["images_failed"])])
+    failed = [*source.problems, *(tuple(item) for item in results[0].about["images_failed"])]
+    if report is not None:
+        failed += [
+            (f"{where}, {id}", why) for where, id, why in report.failed if where != source.name
+        ]
+    end(failed)
 
 
 def _budgets(text: str) -> list[int]:
@@ -114,73 +158,3 @@ def _budgets(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise UsageError(f"--sweep takes numbers such as 20,40,128, not {text!r}") from None
-
-
-def _headline(result: "Result") -> str:
-    about, counts = result.about, result.scores
-    return (
-        f"{about['encoder']['name']} on {about['collection']['name']}, "
-        f"split {about['collection']['split']}: {counts.images:,} images "
-        f"({counts.images_with_texts:,} with texts), {counts.texts:,} texts of "
-        f"{about['protocol']['text_field']}"
-    )
-
-
-def _sizes(result: "Result") -> list[str]:
-    """Which protocol it was, and whether the collection has the sizes that it should have."""
-    protocol = result.about["protocol"]
-    if protocol["name"] == "custom":
-        return []
-    name, changed, sizes = protocol["name"], protocol["changed"], protocol["sizes"]
-    lines = [f"protocol {name}" + (f", with other {', '.join(changed)}" if changed else "")]
-    if not sizes["as_expected"]:
-        found = sizes["found"]
-        wanted = " or ".join(
-            f"{size['images']:,} images and {size['texts']:,} texts" for size in sizes["expected"]
-        )
-        lines.append(
-            f"this is not all of {name}: {found['images']:,} images and {found['texts']:,} texts "
-            f"were found where {wanted} are expected"
-        )
-    return lines
-
-
-def _intervals(results: list["Result"]) -> list[str]:
-    """The 95 % intervals, one line a direction and budget."""
-    lines = []
-    for result in results:
-        for name in ("image_to_text", "text_to_image"):
-            cells = "  ".join(
-                f"{k} [{low:.1f}, {high:.1f}]"
-                for k, (low, high) in result.intervals["strict"][name].items()
-            )
-            budget = result.about["protocol"]["token_budget"]
-            lines.append(f"95 % at {budget} tokens, {name.replace('_', ' ')}: {cells}")
-    return lines
-
-
-def _table(results: list["Result"]) -> list[str]:
-    head = "tokens   cut   lost | image to text R@1   R@5  R@10 | text to image R@1   R@5  R@10"
-    lines = [head, "-" * len(head)]
-    for result in results:
-        protocol = result.about["protocol"]
-        strict = (result.image_to_text, result.text_to_image)
-        values = " | ".join(
-            f"{recall[1]:17.1f} {recall[5]:5.1f} {recall[10]:5.1f}" for recall in strict
-        )
-        lines.append(
-            f"{protocol['token_budget']:6d} {protocol['texts_cut']:5,d} "
-            f"{protocol['tokens_lost']:6,d} | {values}"
-        )
-    lenient = results[-1].scores
-    if lenient.grouped_images:
-        i2t, t2i = (d.recall[1] for d in _directions(results[-1]))
-        lines.append(
-            f"{lenient.grouped_images:,} images share their group with others; with any member "
-            f"of the group right, R@1 is {i2t:.1f} and {t2i:.1f}"
-        )
-    return lines
-
-
-def _directions(result: "Result") -> tuple[Any, Any]:
-    return result.scores.lenient.image_to_text, result.scores.lenient.text_to_image

@@ -20,6 +20,7 @@ from PIL import Image
 from tokenizers import Tokenizer
 from torch import nn
 
+from paragrain.encoders.pixels import Pixels
 from paragrain.encoders.saving import save_folder
 from paragrain.encoders.tokens import (
     TokenRows,
@@ -28,6 +29,8 @@ from paragrain.encoders.tokens import (
     length_batches,
     normalise_text,
     pad,
+    token_levels,
+    valid_unicode,
 )
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.progress import progress_bar
@@ -90,6 +93,7 @@ class ImageTextEncoder(nn.Module, ABC):
         self.image_processor = image_processor
         self.tokenizer = tokenizer
         self.name = name
+        self._pixels = Pixels(image_processor)
         self.pad_id = int(tokenizer.pad_token_id or 0)
         # The Rust tokenizer inside: no warnings about length, safe in threads. A copy, since each
         # use of `tokenizer` may leave it cutting and padding, before we could count.
@@ -137,8 +141,8 @@ class ImageTextEncoder(nn.Module, ABC):
         return self.text_features(input_ids, attention_mask)
 
     def pixels(self, image: Image.Image) -> torch.Tensor:
-        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
-        return self.image_processor(images=image, return_tensors="pt")["pixel_values"][0]
+        """Preprocess one upright RGB image as `Pixels` does: float32 `[3, H, W]`."""
+        return self._pixels(image)
 
     def preprocessing(self) -> dict[str, Any]:
         """The settings of `pixels`, as plain values."""
@@ -149,28 +153,32 @@ class ImageTextEncoder(nn.Module, ABC):
         """Uncut ids of each text with its special tokens. Safe to call from threads."""
         return [encoding.ids for encoding in self._tokens_of.encode_batch_fast(list(texts))]
 
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Start and end in `text` of each uncut token, equal where a token stands for nothing."""
+        return list(self._tokens_of.encode(valid_unicode(text)).offsets)
+
     def unread(self, text: str, kept: int) -> str:
         """The end of `text` that is not read when `kept` tokens of it are, "" if all is read."""
-        encoding = self._tokens_of.encode(_valid_unicode(text))
-        if kept >= len(encoding.ids):
-            return ""
-        end = encoding.offsets[kept - 2][1]  # the last of the kept is the end token
-        return text[end:].strip()
+        spans = self.token_spans(text)  # the last of the kept is the end token
+        return text[spans[kept - 2][1] :].strip() if kept < len(spans) else ""
 
-    def tokenize(self, texts: Sequence[str], tokens: int, *, normalise: str = "none") -> Tokens:
+    def tokenize(
+        self, texts: Sequence[str], tokens: int, *, normalise: str = "none", cut: str = "tokens"
+    ) -> Tokens:
         """Token ids of `texts`, cut to a budget of `tokens` with their end tokens kept.
 
         Args:
             texts: any number; an empty text becomes its special tokens alone.
             tokens: the budget, special tokens included.
             normalise: see `normalise_text`.
+            cut: to as many tokens, whole words or whole sentences as fit; see `Tokens`.
 
         Raises:
-            UsageError: the budget is too small or more than the encoder can read, or a text is
-                no string.
+            UsageError: the encoder cannot read the budget, no such cut, or a text is no string.
         """
         check_budget(tokens, self.max_tokens, self.name)
         words_cut = 0
+        levels: list[np.ndarray] = []
 
         def batches() -> Iterator[list[int]]:
             nonlocal words_cut
@@ -182,10 +190,15 @@ class ImageTextEncoder(nn.Module, ABC):
                             f"text {place} is {type(text).__name__}, not a string: "
                             "leave out what has no text"
                         )
-                    treated, lost = normalise_text(_valid_unicode(text), normalise)
+                    treated, lost = normalise_text(valid_unicode(text), normalise)
                     words_cut += lost
                     batch.append(treated)
-                yield from self.token_ids(batch)
+                if cut == "tokens":
+                    yield from self.token_ids(batch)
+                    continue
+                for text, found in zip(batch, self._tokens_of.encode_batch(batch), strict=True):
+                    levels.append(token_levels(text, found.offsets, found.special_tokens_mask))
+                    yield found.ids
 
         rows = list(batches())
         return Tokens.from_ids(
@@ -195,6 +208,8 @@ class ImageTextEncoder(nn.Module, ABC):
             encoder=self.name,
             normalise=normalise,
             words_cut=words_cut,
+            cut_by=cut,
+            levels=np.concatenate([np.zeros(0, np.uint8), *levels]),
         )
 
     @property
@@ -224,23 +239,22 @@ class ImageTextEncoder(nn.Module, ABC):
         }
         return _fingerprint(self.text_parameters(), settings)
 
-    def trainable_copy(self) -> "ImageTextEncoder":
-        """A copy for training: its own text weights in float32, everything else shared.
+    def trainable_copy(self, *, vision: bool = False) -> "ImageTextEncoder":
+        """A copy for training: what trains is its own, in float32, and asks for gradients.
 
-        Only `text_parameters` get gradients. The vision side and what contrast never touches
-        (cross-attention, matching head) are the very same tensors, and ask for gradients no more.
+        That is `text_parameters`, with `vision` also `vision_tensors`. All else is shared: the
+        very same tensors (such as cross-attention), which ask for gradients no more.
         """
-        own = {id(parameter) for parameter in self.text_parameters().values()}
-        tensors = [*self.parameters(), *self.buffers()]
+        trained = {**self.text_parameters(), **(self.vision_tensors() if vision else {})}
+        own = {id(tensor) for tensor in trained.values()}
+        parts = (self.tokenizer, self._tokens_of, self.image_processor, self._pixels)
+        every = (*self.parameters(), *self.buffers(), *parts)
         # deepcopy takes what is in the memo for already copied: these stay shared.
-        shared: dict[int, Any] = {id(tensor): tensor for tensor in tensors if id(tensor) not in own}
-        parts = (self.tokenizer, self._tokens_of, self.image_processor)
-        shared |= {id(part): part for part in parts}
-        twin = copy.deepcopy(self, shared)
-        twin.requires_grad_(False)
-        for parameter in twin.text_parameters().values():
-            parameter.data = parameter.data.float()
-            parameter.requires_grad_(True)
+        memo: dict[int, Any] = {id(part): part for part in every if id(part) not in own}
+        twin = copy.deepcopy(self, memo).requires_grad_(False)
+        for tensor in (memo[number] for number in own):
+            tensor.data = tensor.data.float()
+            tensor.requires_grad_(True)
         return twin
 
     def save(self, folder: Path | str) -> None:
@@ -250,15 +264,6 @@ class ImageTextEncoder(nn.Module, ABC):
         Plain `transformers` opens it. Weights are written as they are held: in float32.
         """
         save_folder(Path(folder), self.model, [self.tokenizer, self.image_processor])
-
-
-def _valid_unicode(text: str) -> str:
-    """Replace lone surrogates, which JSON can hold and UTF-8 cannot, by U+FFFD."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _fingerprint(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any]) -> str:

@@ -10,12 +10,19 @@ import numpy as np
 import torch
 
 from paragrain.errors import UsageError
+from paragrain.words import sentence_spans, word_spans
 
 NORMALISATIONS = ("none", "blip-original")
 """How a text may be treated before tokenising; see `normalise_text`."""
 
 BLIP_WORDS = 30
 """Words that the original BLIP code keeps of a caption."""
+
+CUTS = ("tokens", "words", "sentences")
+"""What a text is cut to: as many tokens, whole words or whole sentences as fit into the budget."""
+
+WORD, SENTENCE = 1, 2
+"""Levels of a token: it begins a word, or a sentence and with it a word; 0 is neither."""
 
 MIN_BUDGET = 3
 """The smallest token budget: the start token, the end token and one token of text."""
@@ -65,12 +72,27 @@ def check_budget(budget: int, limit: int, name: str) -> None:
         )
 
 
+def check_cut(cut: str) -> None:
+    """Refuse a way of cutting that is not one of `CUTS`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if cut not in CUTS:
+        raise UsageError(f"texts cannot be cut by {cut!r}: choose one of {', '.join(CUTS)}")
+
+
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """N texts as token ids, cut to a budget with their end token kept.
 
     The uncut ids are held too (4 bytes a token), so `at` gives another budget from the one
     tokenisation.
+
+    Cut by tokens, a text keeps as many as the budget allows, and may end in mid-word. Cut by words,
+    it keeps the whole words that fit; a first word that does not fit leaves the text empty. Cut by
+    sentences, it keeps the whole sentences that fit; if the first does not, its whole words. What
+    words and sentences are is said in `paragrain.words`.
 
     Attributes:
         flat: int32, the uncut ids of all texts one after another.
@@ -80,6 +102,9 @@ class Tokens:
         encoder: name of the encoder whose tokenizer this was.
         normalise: how the texts were treated before tokenising, one of `NORMALISATIONS`.
         words_cut: words that this treatment cut off, over all texts.
+        cut_by: one of `CUTS`.
+        levels: uint8, beside `flat`: what each token begins, `WORD`, `SENTENCE` or 0; only needed
+            to cut by words or sentences.
 
     >>> tokens = Tokens.from_ids([[101, 7, 8, 9, 102], [101, 102]], budget=4, limit=512)
     >>> list(tokens.ids)
@@ -88,6 +113,17 @@ class Tokens:
     ([5, 2], [4, 2], 1, 1)
     >>> tokens.at(5).ids[0]
     [101, 7, 8, 9, 102]
+
+    Three words, the last of two tokens; the last begins a sentence.
+
+    >>> levels = np.array([0, 2, 1, 2, 0, 0], dtype=np.uint8)
+    >>> for how in CUTS:
+    ...     Tokens.from_ids(
+    ...         [[101, 7, 8, 9, 10, 102]], budget=5, limit=512, cut_by=how, levels=levels
+    ...     ).ids[0]
+    [101, 7, 8, 9, 102]
+    [101, 7, 8, 102]
+    [101, 7, 8, 102]
     """
 
     flat: np.ndarray
@@ -97,10 +133,13 @@ class Tokens:
     encoder: str = "this encoder"
     normalise: str = "none"
     words_cut: int = 0
+    cut_by: str = "tokens"
+    levels: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Check the budget."""
+        """Check the budget, and the way of cutting."""
         check_budget(self.budget, self.limit, self.encoder)
+        check_cut(self.cut_by)
 
     @classmethod
     def from_ids(cls, ids: Iterable[Sequence[int]], *, budget: int, **rest: Any) -> "Tokens":
@@ -132,7 +171,30 @@ class Tokens:
     @cached_property
     def kept(self) -> np.ndarray:
         """int32 `[N]`: tokens of each text after the cut."""
-        return np.minimum(self.lengths, np.int32(self.budget))
+        if self.cut_by == "tokens":
+            return np.minimum(self.lengths, np.int32(self.budget))
+        kept, starts = self.lengths.copy(), self.offsets[:-1]
+        long = np.flatnonzero(self.cut)
+        beyond = starts[long] + self.budget - 1  # the first token that has no room
+        stops = self._last(WORD)[beyond]
+        if self.cut_by == "sentences":
+            sentence = self._last(SENTENCE)[beyond]
+            one = sentence > self._first()[long]  # whether a whole sentence fits
+            stops = np.where(one, sentence, stops)
+        kept[long] = stops - starts[long] + 1
+        return kept
+
+    def _last(self, level: int) -> np.ndarray:
+        """Where in `flat` the last token of that level or more is, up to and with each token."""
+        assert self.levels is not None
+        places = np.where(self.levels >= level, np.arange(len(self.flat)), 0)
+        return np.maximum.accumulate(places)
+
+    def _first(self) -> np.ndarray:
+        """Where in `flat` the first sentence of each text begins, behind its start token."""
+        assert self.levels is not None
+        begins = np.flatnonzero(self.levels >= SENTENCE)
+        return np.append(begins, len(self.flat))[np.searchsorted(begins, self.offsets[:-1])]
 
     @property
     def cut(self) -> np.ndarray:
@@ -154,7 +216,7 @@ class Tokens:
         start, stop = self.offsets[index], self.offsets[index + 1]
         if stop - start <= self.budget:
             return self.flat[start:stop]
-        return np.append(self.flat[start : start + self.budget - 1], self.flat[stop - 1])
+        return np.append(self.flat[start : start + self.kept[index] - 1], self.flat[stop - 1])
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows that differ after the cut: `(first, inverse)`.
@@ -184,6 +246,8 @@ class Tokens:
             "tokens": int(self.lengths.sum(dtype=np.int64)),
             "tokens_lost": self.tokens_lost,
             "texts_cut": self.texts_cut,
+            "share_cut": self.texts_cut / max(len(self), 1),
+            "text_cut": self.cut_by,
             "longest_text": int(self.lengths.max(initial=0)),
             "text_normalisation": self.normalise,
             "words_cut_by_normalisation": self.words_cut,
@@ -224,6 +288,46 @@ class TokenRows(Sequence[list[int]]):
     def __repr__(self) -> str:
         """As the list of lists that it stands for."""
         return repr(list(self))
+
+
+def valid_unicode(text: str) -> str:
+    """Replace lone surrogates, which JSON can hold and UTF-8 cannot, by U+FFFD."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def token_levels(
+    text: str, offsets: Sequence[tuple[int, int]], special: Sequence[int]
+) -> np.ndarray:
+    """What each token of a text begins: uint8 `[L]` of `WORD`, `SENTENCE` or 0.
+
+    Args:
+        text: that was tokenised.
+        offsets: L pairs, start and end in `text` of each token.
+        special: L flags, 1 for what the tokenizer adds (start and end token).
+
+    The fourth token stands for nothing but the space before its word.
+
+    >>> offsets = [(0, 1), (1, 3), (3, 4), (4, 5), (5, 6), (6, 9), (0, 0)]
+    >>> token_levels("a b. c is", offsets, [0, 0, 0, 0, 0, 0, 1])
+    array([2, 1, 0, 2, 0, 1, 0], dtype=uint8)
+    """
+    levels = np.zeros(len(offsets), dtype=np.uint8)
+    own = np.flatnonzero(np.asarray(special) == 0)
+    if not len(own):
+        return levels
+    starts, ends = np.asarray(offsets, dtype=np.int64)[own].T
+    for level, spans in ((WORD, word_spans(text)), (SENTENCE, sentence_spans(text))):
+        first, last = np.asarray(spans, dtype=np.int64).reshape(-1, 2).T
+        begins_in = np.searchsorted(last, starts, side="right")
+        # A token of white space alone ends in the word that it leads to.
+        ends_in = np.maximum(np.searchsorted(first, ends, side="left") - 1, begins_in)
+        levels[own[1:][begins_in[1:] > ends_in[:-1]]] = level
+    levels[own[0]] = SENTENCE
+    return levels
 
 
 def pad(

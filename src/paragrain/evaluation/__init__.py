@@ -2,9 +2,18 @@
 
 from paragrain.evaluation.benchmark import Benchmark
 from paragrain.evaluation.compare import Comparison, compare
-from paragrain.evaluation.evaluate import evaluate, sweep, sweep_benchmark
+from paragrain.evaluation.evaluate import evaluate, split_of, sweep, sweep_benchmark
+from paragrain.evaluation.parts import with_parts
+from paragrain.evaluation.plots import save_sweep_figure, sweep_figure
 from paragrain.evaluation.protocols import Protocol, load_protocol, protocols
-from paragrain.evaluation.results import Result, SavedResult, load_result, save_sweep
+from paragrain.evaluation.results import (
+    Result,
+    SavedResult,
+    check_out,
+    figure_path,
+    load_result,
+    save_sweep,
+)
 from paragrain.evaluation.stored import QueryRanks
 
 __all__ = [
@@ -14,12 +23,18 @@ __all__ = [
     "QueryRanks",
     "Result",
     "SavedResult",
+    "check_out",
     "compare",
     "evaluate",
+    "figure_path",
     "load_protocol",
     "load_result",
     "protocols",
     "save_sweep",
+    "save_sweep_figure",
+    "split_of",
     "sweep",
     "sweep_benchmark",
+    "sweep_figure",
+    "with_parts",
 ]

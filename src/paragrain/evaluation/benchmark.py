@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
 
 import numpy as np
 
@@ -36,6 +38,8 @@ class Benchmark:
         vision_fingerprint: of the vision side that made the vectors.
         failed: (id, reason) of images that could not be embedded, which are left out.
         empty_texts: texts of nothing but white space, which are left out.
+        cache: where the image vectors are kept, and the ranks of a killed evaluation; None if
+            nothing can be written there.
     """
 
     text_field: str
@@ -48,6 +52,7 @@ class Benchmark:
     vision_fingerprint: str
     failed: list[tuple[str, str]] = field(default_factory=list)
     empty_texts: int = 0
+    cache: Path | None = None
 
     @classmethod
     def load(
@@ -65,7 +70,7 @@ class Benchmark:
 
         Args:
             collection, encoder, texts, split: as in `evaluate`; `None` is the whole collection.
-            ids: take only these images, of those of the split.
+            ids: take (and embed) only these images, of those of the split.
             one_to_one: take only the first text of each image.
             show: whether to show progress.
 
@@ -77,13 +82,11 @@ class Benchmark:
             raise UsageError(
                 f"images cannot be evaluated by {texts!r}: choose from {', '.join(RIGHT_FIELDS)}"
             )
-        embeddings = embed(collection, encoder, split=split, show=show)
+        wanted = None if ids is None else frozenset(ids)
+        embeddings = embed(collection, encoder, split=split, ids=wanted, show=show)
         if not embeddings.ids:
             raise none_embedded(collection, split, embeddings.failed)
-        wanted = None if ids is None else set(ids)
-        rows = [r for r, id in enumerate(embeddings.ids) if wanted is None or id in wanted]
-        row_of = {embeddings.ids[row]: place for place, row in enumerate(rows)}
-        failed = [pair for pair in embeddings.failed if wanted is None or pair[0] in wanted]
+        row_of = {id: row for row, id in enumerate(embeddings.ids)}
         records: list[Record] = []
         found: list[str] = []
         text_image: list[int] = []
@@ -106,19 +109,22 @@ class Benchmark:
         return cls(
             texts,
             split,
-            list(row_of),
-            embeddings.vectors if wanted is None else embeddings.vectors[rows],
-            groups_of(records, [embeddings.contents[row] for row in rows]),
+            embeddings.ids,
+            embeddings.vectors,
+            groups_of(records, embeddings.contents),
             found,
             np.asarray(text_image, dtype=np.int64),
             encoder.vision_fingerprint,
-            failed,
+            embeddings.failed,
             empty,
+            embeddings.cache,
         )
 
-    def tokenize(self, encoder: ImageTextEncoder, tokens: int, normalise: str = "none") -> Tokens:
+    def tokenize(
+        self, encoder: ImageTextEncoder, tokens: int, normalise: str = "none", cut: str = "tokens"
+    ) -> Tokens:
         """The texts as tokens of `encoder`, cut at `tokens`; see `ImageTextEncoder.tokenize`."""
-        return encoder.tokenize(self.texts, tokens, normalise=normalise)
+        return encoder.tokenize(self.texts, tokens, normalise=normalise, cut=cut)
 
     def rank(
         self,
@@ -130,6 +136,9 @@ class Benchmark:
     ) -> QueryRanks:
         """Encode the texts with `encoder` and rank both ways.
 
+        A ranking that was killed goes on where it was; what it has counted lies beside the image
+        vectors, in a hidden file that goes when it is done.
+
         Raises:
             UsageError: `encoder` has another vision side than the one that made the vectors.
         """
@@ -139,7 +148,15 @@ class Benchmark:
                 "load the benchmark with it"
             )
         vectors = encode_tokens(encoder, tokens, show=show, **encoding)
-        ranks = exact_ranks(self.images, vectors, self.text_image, groups=self.groups, show=show)
+        name = f".ranking-{blake2b(vectors.data, digest_size=8).hexdigest()}.npz"
+        ranks = exact_ranks(
+            self.images,
+            vectors,
+            self.text_image,
+            groups=self.groups,
+            resume=self.cache and self.cache / name,
+            show=show,
+        )
         return QueryRanks(self.ids, self.groups, self.text_image, ranks)
 
     def score(

@@ -174,7 +174,11 @@ def compare(
             _side(*pair)
             for pair in zip(np.split(means[:, place], [len(first)]), parts, strict=True)
         ]
-        change = _moved(sides[1], parts[1], rng) - _moved(sides[0], parts[0], rng)
+        after, before = (
+            with_seeds(parts[i].mean(1), sides[i].spread, len(sides[i].recalls), rng)
+            for i in (1, 0)
+        )
+        change = after - before
         rows.append(_row(direction, k, sides, change, votes))
     return Comparison(
         _who(first), _who(second), _benchmark(first[0]), rows, resamples, seed, len(units)
@@ -202,12 +206,21 @@ def _side(recalls: np.ndarray, draws: np.ndarray) -> Side:
     return Side(recalls.tolist(), float(recalls.mean()), bounds, spread)
 
 
-def _moved(side: Side, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws [R] of the mean of `draws` [R, S] over S seeds, moved by what the seeds leave open."""
-    seeds, between, mean = len(side.recalls), side.spread.seeds, draws.mean(1)
-    if between is None:
-        return mean
-    moved: np.ndarray = mean + between / seeds**0.5 * rng.standard_t(seeds - 1, len(draws))
+def with_seeds(
+    draws: np.ndarray, spread: Spread, seeds: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draws [R] of the mean over S seeds, moved by what the seeds leave open.
+
+    Each is moved by (deviation between seeds) / sqrt(S) times a draw of Student's t with S - 1
+    degrees of freedom; one seed moves nothing, since it cannot tell.
+
+    >>> one = Spread.of(np.array([40.0]), queries=2.0)
+    >>> with_seeds(np.zeros(3), one, 1, np.random.default_rng()).tolist()
+    [0.0, 0.0, 0.0]
+    """
+    if spread.seeds is None:
+        return draws
+    moved: np.ndarray = draws + spread.seeds / seeds**0.5 * rng.standard_t(seeds - 1, len(draws))
     return moved
 
 
@@ -265,6 +278,7 @@ def _benchmark(one: SavedResult) -> dict[str, Any]:
         "text field": about["protocol"]["text_field"],
         "token budget": about["protocol"]["token_budget"],
         "text normalisation": about["protocol"]["text_normalisation"],
+        "text cut": about["protocol"].get("text_cut", "tokens"),  # all of them, in older files
     }
 
 

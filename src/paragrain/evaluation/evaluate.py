@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from paragrain.collection import Collection
-from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.tokens import check_budget, normalise_text
+from paragrain.encoders.base import ImageTextEncoder, Tokens
+from paragrain.encoders.tokens import check_budget, check_cut, normalise_text
 from paragrain.errors import UsageError
 from paragrain.evaluation.benchmark import Benchmark, default_split
 from paragrain.evaluation.protocols import Protocol, load_protocol
 from paragrain.evaluation.results import Result, describe
 from paragrain.retrieval import scores_from_ranks
 
-TEXTS, TOKENS, NORMALISE = "paragraph", 128, "none"
+TEXTS, TOKENS, NORMALISE, CUT = "paragraph", 128, "none", "tokens"
 
 
 def evaluate(
@@ -23,6 +23,7 @@ def evaluate(
     tokens: int | None = None,
     split: str | None = None,
     normalise: str | None = None,
+    cut: str | None = None,
     protocol: str | None = None,
     show: bool = True,
 ) -> Result:
@@ -39,6 +40,8 @@ def evaluate(
             for the whole collection.
         normalise: "none" (the default) or "blip-original"; see
             `paragrain.encoders.tokens.normalise_text`.
+        cut: what a text that is too long is cut to: as many "tokens" (the default), whole "words"
+            or whole "sentences" as fit into the budget; see `paragrain.encoders.Tokens`.
         protocol: the name of a protocol such as "docci-all", which says all of the above and the
             sizes to expect. Whatever is given nevertheless overrides it, and the result says so.
         show: whether to show progress.
@@ -54,6 +57,7 @@ def evaluate(
         texts=texts,
         split=split,
         normalise=normalise,
+        cut=cut,
         protocol=protocol,
         show=show,
     )[0]
@@ -67,6 +71,7 @@ def sweep(
     texts: str | None = None,
     split: str | None = None,
     normalise: str | None = None,
+    cut: str | None = None,
     protocol: str | None = None,
     show: bool = True,
 ) -> list[Result]:
@@ -84,9 +89,10 @@ def sweep(
         check_budget(budget, encoder.max_tokens, encoder.name)
     normalise = normalise or (rules.normalise if rules else NORMALISE)
     normalise_text("", normalise)
+    cut = cut or (rules.cut if rules else CUT)
+    check_cut(cut)
     texts = texts or (rules.texts if rules else TEXTS)
-    split = split or (rules.split if rules else default_split(collection))
-    split = None if split == "all" else split
+    split = split_of(collection, split, protocol)
     benchmark = Benchmark.load(
         collection,
         encoder,
@@ -96,9 +102,17 @@ def sweep(
         one_to_one=rules is not None and rules.one_to_one,
         show=show,
     )
+    ways = {"normalise": normalise, "cut": cut}
     return sweep_benchmark(
-        benchmark, collection, encoder, budgets, normalise=normalise, protocol=rules, show=show
+        benchmark, collection, encoder, budgets, protocol=rules, show=show, **ways
     )
+
+
+def split_of(collection: Collection, split: str | None, protocol: str | None) -> str | None:
+    """The split that `evaluate` would take, given the same; None for the whole collection."""
+    rules = load_protocol(protocol) if protocol else None
+    split = split or (rules.split if rules else default_split(collection))
+    return None if split == "all" else split
 
 
 def sweep_benchmark(
@@ -108,32 +122,32 @@ def sweep_benchmark(
     budgets: Sequence[int],
     *,
     normalise: str = NORMALISE,
+    cut: str = CUT,
     protocol: Protocol | None = None,
     show: bool = False,
 ) -> list[Result]:
     """`sweep` over a benchmark that is loaded already, so that several encoders share it."""
-    whole = benchmark.tokenize(encoder, budgets[0], normalise)
+    whole = benchmark.tokenize(encoder, budgets[0], normalise, cut)
     results = []
     for budget in budgets:
         tokens = whole.at(budget)
         queries = benchmark.rank(encoder, tokens, show=show)
         scores = scores_from_ranks(queries.ranks)
-        said = _said(protocol, benchmark, budget, normalise)
+        said = _said(protocol, benchmark, tokens)
         results.append(describe(benchmark, collection, encoder, tokens, scores, queries, said))
     return results
 
 
-def _said(
-    protocol: Protocol | None, benchmark: Benchmark, budget: int, normalise: str
-) -> dict[str, Any]:
+def _said(protocol: Protocol | None, benchmark: Benchmark, tokens: Tokens) -> dict[str, Any]:
     """What a result says about its protocol: its name, what was changed, the sizes."""
     if protocol is None:
         return {"name": "custom"}
     used = {
         "split": benchmark.split or "all",
         "texts": benchmark.text_field,
-        "tokens": budget,
-        "normalise": normalise,
+        "tokens": tokens.budget,
+        "normalise": tokens.normalise,
+        "cut": tokens.cut_by,
     }
     return {
         "name": protocol.name,

@@ -73,6 +73,7 @@ class Protocol(_Data):
     one_to_one: bool
     tokens: int
     normalise: Literal["none", "blip-original"] = "none"
+    cut: Literal["tokens", "words", "sentences"] = "tokens"
     sample: Sample | None = None
     expected: tuple[Size, ...] = Field(min_length=1)
     source: str

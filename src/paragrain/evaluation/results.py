@@ -77,6 +77,30 @@ def save_sweep(results: Sequence[Result], path: Path) -> dict[str, Any]:
     return content
 
 
+def check_out(path: Path, sweep: bool) -> None:
+    """Refuse a name for a result file, of a sweep or not, that what lies beside it needs.
+
+    Raises:
+        UsageError: it is a folder, or ends with .npz, or for a sweep with .svg.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file for the result")
+    ranks_path(path)
+    if sweep:
+        figure_path(path)
+
+
+def figure_path(path: Path) -> Path:
+    """Where the plot of a sweep lies, beside its result file.
+
+    >>> figure_path(Path("runs/sweep.json")).name
+    'sweep.svg'
+    """
+    if path.suffix == ".svg":
+        raise UsageError(f"{path} is where the plot goes: give the result a name with .json")
+    return path.with_suffix(".svg")
+
+
 def ranks_path(path: Path, budget: int | None = None) -> Path:
     """Where the ranks of a result file lie, or those of a budget of a sweep.
 

@@ -16,7 +16,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -71,6 +71,30 @@ class QueryRanks:
         """Probability [Q] of a hit in the top `k`, and the unit [Q] of each query."""
         probability = hit_probability(self.direction(direction, judgement), k)
         return probability, self.units(direction)
+
+    def part(self, rows: np.ndarray) -> "QueryRanks":
+        """Only the queries of the images with `rows` [N] bool and of their texts, ranked as before.
+
+        Images, groups and the gallery stay whole.
+        """
+        images, texts = rows[self.ranks.image_queries], rows[self.text_image]
+
+        def pair(whole: RanksPair) -> RanksPair:
+            sides = ((whole.image_to_text, images), (whole.text_to_image, texts))
+            return RanksPair(
+                *(
+                    DirectionRanks(side.greater[own], side.tied[own], side.own[own], side.gallery)
+                    for side, own in sides
+                )
+            )
+
+        ranks = replace(
+            self.ranks,
+            strict=pair(self.ranks.strict),
+            lenient=pair(self.ranks.lenient),
+            image_queries=self.ranks.image_queries[images],
+        )
+        return replace(self, text_image=self.text_image[texts], ranks=ranks)
 
     def intervals(
         self, ks: Sequence[int] = KS, *, resamples: int = RESAMPLES, seed: int = 0

@@ -12,7 +12,8 @@ from paragrain.annotation.settings import BackendSettings, SceneErrors
 from paragrain.sources.scenes import Scene, scene_of
 from paragrain.sources.scenes.graph import MAX_THINGS, MIN_THINGS
 from paragrain.sources.scenes.language import falsified, hard_negatives, paragraph, short_captions
-from paragrain.sources.scenes.truth import sentences, verdicts
+from paragrain.sources.scenes.truth import verdicts
+from paragrain.words import sentences
 
 _LIST_STYLES = ("{n}. {text}", "{n}) {text}", "**{n}.** {text}", '{n}. "{text}"')
 _LIST_GAPS = ("\n", "\n", "\n\n")

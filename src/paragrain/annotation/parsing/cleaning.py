@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paragrain.annotation.calls import Failure, Reply
+from paragrain.words import UNSPACED
 
 LONGEST_ANSWER = 20_000
 """Characters; more than any answer has. It bounds the time that the patterns below can take."""
@@ -59,10 +60,6 @@ _EMPHASIS = (
 _ESCAPE = re.compile(r"\\([*_#.\"'`()\[\]-])")
 _NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffd-\uffff]")
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]{0,80}>|\]\(|\*\*|__|```")
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003ffff]"
-)
 
 _NUMBER_MARK = re.compile(
     r"""(?:>\s*)?(?:[-*+•]\s+)?(?:\#{1,6}\s+)?
@@ -211,8 +208,8 @@ def count_words(text: str) -> int:
     >>> count_words("A dog - 2 cats!"), count_words("一只狗在跑")
     (4, 3)
     """
-    unspaced = len(_UNSPACED.findall(text))
-    spaced = [w for w in _UNSPACED.sub(" ", text).split() if any(c.isalnum() for c in w)]
+    unspaced = len(UNSPACED.findall(text))
+    spaced = [w for w in UNSPACED.sub(" ", text).split() if any(c.isalnum() for c in w)]
     return len(spaced) + (unspaced + 1) // 2
 
 

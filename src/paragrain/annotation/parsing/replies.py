@@ -32,6 +32,7 @@ from paragrain.annotation.parsing.folding import (
     mentions_caption,
     without_farewell,
 )
+from paragrain.words import SENTENCE_END
 
 MOST_WORDS = 400
 """Words of a paragraph."""
@@ -249,7 +250,6 @@ _PREAMBLE = re.compile(
     re.IGNORECASE,
 )
 _TITLE = re.compile(r"#{1,6}\s.*|(\*\*|__)[^*_.!?]{1,80}\1:?")
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？｡।؟۔]")
 
 
 def parse_paragraph(reply: Reply) -> str | Failure:
@@ -294,7 +294,7 @@ def _checked_paragraph(text: str, cut: bool) -> str | Failure:
     words = count_words(text)
     if plain is None or (problem := blemish(plain)):
         return Failure("unreadable", "quotes that do not pair" if plain is None else problem)
-    if words > MOST_WORDS or (words < 20 and len(_SENTENCE_END.findall(plain)) < 2):
+    if words > MOST_WORDS or (words < 20 and len(SENTENCE_END.findall(plain)) < 2):
         return Failure("unreadable", f"{words} words")
     if mentions_caption(plain):
         return Failure("unreadable", "mentions the caption")

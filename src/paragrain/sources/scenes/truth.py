@@ -21,6 +21,7 @@ from paragrain.sources.scenes.lexicon import (
     SHAPES,
     SIZES,
 )
+from paragrain.words import sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +118,6 @@ def is_true(sentence: str, scene: Scene) -> bool | None:
     """
     claims = read(sentence)
     return all_hold(claims, scene) if claims else None
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, each with its full stop.
-
-    >>> sentences("A red star. A blue moon!  A ring")
-    ['A red star.', 'A blue moon!', 'A ring']
-    """
-    return [part.strip() for part in re.split(r"(?<=[.!?])\s+", text) if part.strip()]
 
 
 def verdicts(text: str, scene: Scene) -> list[bool | None]:

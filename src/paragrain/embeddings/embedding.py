@@ -1,26 +1,10 @@
-"""The image vectors of a collection: computed once, kept beside it, brought up to date.
+"""The image vectors of a collection: computed once, kept beside it, brought up to date."""
 
-They lie in `<collection>/embeddings/<vision fingerprint>/`:
-
-    vectors.npy     float32 [R, D], one row for each different image
-    ids.json        the content hash of each row, as in the column `content` of the records
-    manifest.json   encoder, counts, and a checksum of the two
-    parts/*.npz     what a run has finished and not yet put into the three above
-
-Everything appears whole or not at all, so a run may be killed at any moment, or two may work at
-once: at worst something is computed twice.
-"""
-
-import hashlib
-import json
 import os
 import re
-import uuid
-import zipfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,13 +13,12 @@ import numpy as np
 import torch
 
 from paragrain.collection import Collection, Record
+from paragrain.embeddings.cache import Cache
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels
 from paragrain.errors import ParagrainError
-from paragrain.files import read_json, replacing, write_json
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
 
-FORMAT = 1
 FEW = 0.1
 """Up to this share of missing vectors, records are fetched one by one instead of streamed."""
 
@@ -72,6 +55,7 @@ def embed(
     encoder: ImageTextEncoder,
     *,
     split: str | None = None,
+    ids: Set[str] | None = None,
     batch_size: int = 64,
     show: bool = True,
 ) -> Embeddings:
@@ -87,6 +71,7 @@ def embed(
         collection: where the images come from.
         encoder: on whichever device it is.
         split: only the records of this split.
+        ids: only the records of these ids; what is cached of others stays there.
         batch_size: images in one forward pass.
         show: whether to show a progress bar.
 
@@ -95,8 +80,10 @@ def embed(
         ParagrainError: the encoder gives vectors that are not finite, or the disk is full.
     """
     fingerprint = encoder.vision_fingerprint
-    cache = _Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
+    cache = Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
     contents = known_contents(collection, split)
+    if ids is not None:
+        contents = {id: content for id, content in contents.items() if id in ids}
     missing = [id for id, content in contents.items() if content not in cache.vectors]
     failed: dict[str, str] = {}
     computed = 0
@@ -126,19 +113,21 @@ def embed(
             advance(1, f"{len(failed)} failed" if failed else "")
         if batch:
             computed += finish_batch()
-    cache.tidy(_contents_to_keep(collection, contents), encoder)
+    # Some records alone do not tell which vectors the collection needs no more.
+    keep = None if ids is not None else _contents_to_keep(collection, contents)
+    cache.tidy(keep, fingerprint, encoder.name)
 
-    ids = [id for id in contents if id not in failed]
-    own = [str(contents[id]) for id in ids]
+    embedded = [id for id in contents if id not in failed]
+    own = [str(contents[id]) for id in embedded]
     vectors = [cache.vectors[content] for content in own]
     return Embeddings(
-        ids=ids,
+        ids=embedded,
         vectors=np.stack(vectors) if vectors else np.zeros((0, encoder.dim), dtype=np.float32),
         contents=own,
         fingerprint=fingerprint,
         failed=list(failed.items()),
         computed=computed,
-        reused=len(ids) - computed,
+        reused=len(embedded) - computed,
         cache=cache.folder,
     )
 
@@ -205,7 +194,7 @@ class _Prepared:
 
 
 def _prepare(
-    record: Record, collection: Collection, encoder: ImageTextEncoder, cache: "_Cache"
+    record: Record, collection: Collection, encoder: ImageTextEncoder, cache: Cache
 ) -> _Prepared:
     """Read, decode and preprocess one image; runs in a thread beside the forward pass."""
     try:
@@ -237,127 +226,3 @@ def ahead(function: Callable[[_In], _Out], items: Iterable[_In], batch_size: int
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-# --- What is on disk --------------------------------------------------------------------------
-
-
-class _Cache:
-    """Vectors by content hash, on disk as the module describes.
-
-    Attributes:
-        vectors: content hash to float32 `[D]`.
-        folder: where they are kept; `None` if nothing can be written there.
-    """
-
-    def __init__(self, folder: Path | None, dim: int) -> None:
-        self.folder = folder
-        self.vectors: dict[str, np.ndarray] = {}
-        self._dim = dim
-        self._consolidated: list[str] | None = None
-        self._parts: list[Path] = []
-
-    @classmethod
-    def open(cls, folder: Path, dim: int) -> "_Cache":
-        """Read what is there, if it is whole; make the folder."""
-        try:
-            (folder / "parts").mkdir(parents=True, exist_ok=True)
-            writable = os.access(folder / "parts", os.W_OK)
-        except OSError:
-            writable = False
-        cache = cls(folder if writable else None, dim)
-        for _ in range(3):  # another run may be replacing them at this moment
-            if cache._read_consolidated(folder) or not (folder / "manifest.json").is_file():
-                break
-        # In this order: `tidy` deletes parts only when the consolidated files hold them.
-        cache._parts = sorted((folder / "parts").glob("*.npz"))
-        for part in cache._parts:
-            cache._read_part(part)
-        return cache
-
-    def _read_consolidated(self, folder: Path) -> bool:
-        """Take the consolidated files in, if they belong together."""
-        try:
-            ids = read_json(folder / "ids.json")
-            vectors = np.load(folder / "vectors.npy", allow_pickle=False)
-            manifest = read_json(folder / "manifest.json")
-            if manifest["format"] != FORMAT or manifest["checksum"] != _checksum(ids, vectors):
-                return False
-        except (OSError, EOFError, ValueError, KeyError, TypeError):
-            return False
-        if not self._take(ids, vectors):
-            return False
-        self._consolidated = ids
-        return True
-
-    def _read_part(self, path: Path) -> None:
-        try:
-            with np.load(path, allow_pickle=False) as part:
-                self._take(part["ids"].tolist(), part["vectors"])
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-            pass  # a disk that failed half-way: what it held is computed again
-
-    def _take(self, ids: list[str], vectors: np.ndarray) -> bool:
-        sound = vectors.dtype == np.float32 and vectors.shape == (len(ids), self._dim)
-        if sound:
-            self.vectors.update(zip(ids, vectors, strict=True))
-        return sound
-
-    def add(self, ids: list[str], vectors: np.ndarray) -> None:
-        """Keep the vectors of one batch, at once on disk too."""
-        self._take(ids, vectors)
-        self._write_part(ids, vectors)
-
-    def _write_part(self, ids: Sequence[str], vectors: np.ndarray) -> None:
-        if self.folder is None:
-            return
-        path = self.folder / "parts" / f"{uuid.uuid4().hex}.npz"
-        with _disk(self.folder), replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, ids=np.asarray(ids), vectors=vectors)
-        self._parts.append(path)
-
-    def tidy(self, keep: frozenset[str] | None, encoder: ImageTextEncoder) -> None:
-        """Put everything into `vectors.npy`, leaving out what is not in `keep`, if it is given."""
-        ids = [id for id in self.vectors if keep is None or id in keep]
-        if self.folder is None or (not self._parts and ids == self._consolidated):
-            return
-        rows = [self.vectors[id] for id in ids]
-        vectors = np.stack(rows) if rows else np.zeros((0, self._dim), dtype=np.float32)
-        # Three files cannot change at once. Until they agree again, this part holds everything.
-        self._write_part(ids, vectors)
-        manifest = {
-            "format": FORMAT,
-            "vision_fingerprint": encoder.vision_fingerprint,
-            "encoder": encoder.name,
-            "rows": len(ids),
-            "dim": self._dim,
-            "checksum": _checksum(ids, vectors),
-        }
-        with _disk(self.folder):
-            write_json(self.folder / "ids.json", ids)
-            path = self.folder / "vectors.npy"
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.save(file, vectors)
-            write_json(self.folder / "manifest.json", manifest)
-        for part in self._parts:
-            part.unlink(missing_ok=True)
-        self._parts = []
-        self._consolidated = ids
-
-
-def _checksum(ids: list[str], vectors: np.ndarray) -> str:
-    digest = hashlib.blake2b(json.dumps(ids).encode(), digest_size=16)
-    digest.update(np.ascontiguousarray(vectors).data)
-    return digest.hexdigest()
-
-
-@contextmanager
-def _disk(folder: Path) -> Iterator[None]:
-    """Say in one sentence that the disk does not take what is written."""
-    try:
-        yield
-    except OSError as error:
-        raise ParagrainError(
-            f"image vectors cannot be written to {folder} ({error.strerror or error}): make room "
-            "and run it again; what is done so far is kept"
-        ) from error

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from paragrain.encoders import BlipEncoder, ClipEncoder, SiglipEncoder, load_encoder
+from paragrain.encoders import (
+    BlipEncoder,
+    ClipEncoder,
+    PairEncoder,
+    SiglipEncoder,
+    load_encoder,
+)
 
 TOWER = {
     "hidden_size": 64,
@@ -15,6 +21,14 @@ TOWER = {
     "num_hidden_layers": 2,
     "initializer_range": 0.2,
     "initializer_factor": 4.0,
+}
+
+PAIRED = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "initializer_range": 0.2,
 }
 
 
@@ -107,6 +121,35 @@ def make_siglip(folder: Path) -> Path:
     return folder
 
 
+def make_text(folder: Path, blip: Path, kind: Any = None, **config: Any) -> Path:
+    """A tiny text encoder of random weights with the word pieces of the tiny BLIP."""
+    import torch
+    from transformers import AutoTokenizer, BertModel
+
+    kind = kind or BertModel
+    tokenizer = AutoTokenizer.from_pretrained(blip)
+    torch.manual_seed(1)
+    settings = {"vocab_size": len(tokenizer), "max_position_embeddings": 200, **PAIRED, **config}
+    kind(kind.config_class(**settings)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_vision(folder: Path, kind: Any, config: Any) -> Path:
+    """A tiny vision model of random weights with a Pillow image processor."""
+    import torch
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    torch.manual_seed(2)
+    model = kind(config)
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and scales too, which begin as 0 and 1
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    model.save_pretrained(folder)
+    ViTImageProcessorPil(size={"height": 32, "width": 32}).save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def random_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny CLIP of random weights (16-wide vectors, 32 px, 77 positions)."""
@@ -137,6 +180,40 @@ def siglip(random_siglip: Path) -> SiglipEncoder:
 def clip_maker() -> Callable[..., Path]:
     """`make_clip`, for tests that want one of their own."""
     return make_clip
+
+
+@pytest.fixture(scope="session")
+def text(random_blip: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny BERT of random weights (32 wide, 200 positions)."""
+    return make_text(tmp_path_factory.mktemp("models") / "text", random_blip)
+
+
+@pytest.fixture(scope="session")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny ViT of random weights (32 wide, 32 px)."""
+    from transformers import ViTConfig, ViTModel
+
+    config = ViTConfig(**PAIRED, image_size=32, patch_size=8)
+    return make_vision(tmp_path_factory.mktemp("models") / "vit", ViTModel, config)
+
+
+@pytest.fixture(scope="session")
+def pair(vit: Path, text: Path) -> PairEncoder:
+    encoder = load_encoder(f"{vit}+{text}", "cpu")
+    assert isinstance(encoder, PairEncoder)
+    return encoder
+
+
+@pytest.fixture(scope="session")
+def text_maker() -> Callable[..., Path]:
+    """`make_text`, for tests that want one of their own."""
+    return make_text
+
+
+@pytest.fixture(scope="session")
+def vision_maker() -> Callable[..., Path]:
+    """`make_vision`, likewise."""
+    return make_vision
 
 
 @pytest.fixture(scope="session")

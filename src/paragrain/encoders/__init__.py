@@ -12,12 +12,14 @@ from paragrain.encoders.blip import BlipEncoder
 from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.longclip import stretch
+from paragrain.encoders.pair import PairEncoder
 from paragrain.encoders.siglip import SiglipEncoder
 
 __all__ = [
     "BlipEncoder",
     "ClipEncoder",
     "ImageTextEncoder",
+    "PairEncoder",
     "SiglipEncoder",
     "TextVectors",
     "Tokens",

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import nn
 from transformers import AutoTokenizer, BlipForImageTextRetrieval
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
@@ -30,13 +28,6 @@ class BlipEncoder(ImageTextEncoder):
         self.dim = int(model.config.image_text_hidden_size)
         self.max_tokens = int(model.config.text_config.max_position_embeddings)
         self._check_parts_match()
-        self._values = self._pixel_values()
-
-    def _pixel_values(self) -> np.ndarray:
-        """What the image processor makes of each byte of each channel: float32 `[3, 256]`."""
-        ramp = Image.fromarray(np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2))
-        made = self.image_processor(images=ramp, do_resize=False, return_tensors="np")
-        return made["pixel_values"][0][:, 0].astype(np.float32)
 
     @classmethod
     def from_folder(cls, folder: Path, name: str) -> "BlipEncoder":
@@ -77,18 +68,6 @@ class BlipEncoder(ImageTextEncoder):
                 f"but its vision model reads {wanted} x {wanted}: correct the size in its "
                 "preprocessor configuration"
             )
-
-    def pixels(self, image: Image.Image) -> torch.Tensor:
-        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads.
-
-        The same numbers as `image_processor(image)`, at half the cost: after resizing, each of
-        the 256 values of a channel becomes one number, which is looked up.
-        """
-        size = self.image_processor.size
-        resized = image.resize((size.width, size.height), self.image_processor.resample)
-        bytes_ = np.asarray(resized).transpose(2, 0, 1)
-        planes = [table[plane] for table, plane in zip(self._values, bytes_, strict=True)]
-        return torch.from_numpy(np.stack(planes))
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""

@@ -63,6 +63,7 @@ def checkpoint_folder(name: str, fetch: Callable[[str], Path]) -> Path:
         ) from error
 
 
-def snapshot(name: str, patterns: list[str]) -> Path:
-    """The top files of a Hub repository that match."""
-    return Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=["*/*"]))
+def snapshot(name: str, patterns: list[str], *, inner: bool = False) -> Path:
+    """The top files of a Hub repository that match; with `inner` those of its folders too."""
+    ignored = [] if inner else ["*/*"]
+    return Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=ignored))

@@ -2,26 +2,30 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.blip import BlipEncoder
-from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.finding import checkpoint_folder, choose_device, snapshot
 from paragrain.encoders.longclip import load_longclip, stretch
-from paragrain.encoders.siglip import SiglipEncoder
+from paragrain.encoders.pair import MODEL_TYPE, PairEncoder
+from paragrain.encoders.sentence import SentenceEncoder
+from paragrain.encoders.vision import (
+    TWO_TOWERS,
+    EncoderVision,
+    GivenVectors,
+    VisionModel,
+    VisionSide,
+)
 from paragrain.encoders.weights import SAFETENSORS
-from paragrain.errors import ParagrainError
+from paragrain.errors import ParagrainError, UsageError
 
-ENCODERS: dict[str, type[ImageTextEncoder]] = {
-    "blip": BlipEncoder,
-    "clip": ClipEncoder,
-    "siglip": SiglipEncoder,
-}
+ENCODERS: dict[str, type[ImageTextEncoder]] = {**TWO_TOWERS, MODEL_TYPE: PairEncoder}
 """The encoder class for each `model_type` of a checkpoint's config.json."""
 
+_GIVEN = re.compile(r"vectors:(?P<name>[\w.-]+):(?P<dim>\d+)")
 _STRETCHED = re.compile(r"(?P<name>.+)@(?P<positions>\d+)")
 
 SHIPPED = ("blip0",)
@@ -46,6 +50,10 @@ def load_encoder(
             only. Also an original Long-CLIP file such as `"longclip-B.pt"`, with a tokenizer
             beside it (see `longclip.load_longclip`). Any CLIP with `@248` behind its name, as in
             `"openai/clip-vit-base-patch16@248"`, is stretched to so many tokens (see `stretch`).
+            `"VISION+TEXT"` is a pair (see `PairEncoder`), such as
+            `"facebook/dinov2-base+sentence-transformers/all-MiniLM-L6-v2"`: VISION is a Hugging
+            Face vision model, anything above (its image side), or `vectors:NAME:WIDTH` for
+            vectors that `paragrain embed --vectors` stored; TEXT is a Hugging Face text encoder.
         device: such as `"cpu"` or `"cuda:1"`; by default a CUDA card if there is one.
 
     Raises:
@@ -61,16 +69,78 @@ def load_encoder(
 
 def _open(name: str) -> ImageTextEncoder:
     path = Path(name).expanduser()
+    if "+" in name and not path.exists():
+        vision, text = pair_names(name)
+        side = SentenceEncoder.from_folder(_resolve(text, _fetch_all), text)
+        return PairEncoder(_vision(vision), side, name)
     asked = _STRETCHED.fullmatch(name)
     if asked and not path.exists():
         return stretch(_open(asked["name"]), int(asked["positions"]))
     if path.suffix == ".pt" and path.is_file():
         return load_longclip(path, name)
     folder = _resolve(name)
-    return ENCODERS[_model_type(folder, name)].from_folder(folder, name)
+    kind = _model_type(folder, name)
+    if kind == MODEL_TYPE and not path.is_dir():
+        folder = _fetch_all(name)
+    if kind not in ENCODERS:
+        raise ParagrainError(
+            f"{name} is a model of type {kind!r}, which is not supported: "
+            f"use one of type {', '.join(ENCODERS)}, saved as BlipForImageTextRetrieval, "
+            "CLIPModel or SiglipModel, or pair it with a text encoder as VISION+TEXT"
+        )
+    return ENCODERS[kind].from_folder(folder, name)
 
 
-def _resolve(name: str) -> Path:
+def pair_names(name: str) -> tuple[str, str]:
+    """The two names of `VISION+TEXT`, either of which may be a folder with a `+` in its name.
+
+    >>> pair_names("facebook/dinov2-base+sentence-transformers/all-MiniLM-L6-v2")
+    ('facebook/dinov2-base', 'sentence-transformers/all-MiniLM-L6-v2')
+    """
+    places = [place for place, letter in enumerate(name) if letter == "+"]
+    pairs = [(name[:place], name[place + 1 :]) for place in places]
+    there = [pair for pair in pairs if all("+" not in part or _is_there(part) for part in pair)]
+    if not there or not all(there[0]):
+        raise UsageError(
+            f"{name} is neither a folder nor a pair: name a pair as VISION+TEXT, of folders that "
+            "are there or Hub names"
+        )
+    return there[0]
+
+
+def _is_there(name: str) -> bool:
+    return bool(name) and Path(name).expanduser().exists()
+
+
+def lasting_name(name: str) -> str:
+    """A name that finds the encoder from any directory."""
+    if "+" in name and not _is_there(name):
+        return "+".join(lasting_name(part) for part in pair_names(name))
+    path, at, positions = name.partition("@")  # a stretched CLIP is FOLDER@248
+    is_local = path not in SHIPPED and Path(path).exists()
+    return f"{Path(path).resolve()}{at}{positions}" if is_local else name
+
+
+def _vision(name: str) -> VisionSide:
+    """The image side that a name stands for."""
+    given = _GIVEN.fullmatch(name)
+    if given and int(given["dim"]):
+        return GivenVectors(given["name"], int(given["dim"]))
+    if name.startswith("vectors:"):
+        raise UsageError(
+            f"{name} does not name given vectors: write vectors:NAME:WIDTH, as "
+            "`paragrain embed --vectors` says it"
+        )
+    path = Path(name).expanduser()
+    if not path.is_dir() and (path.is_file() or _STRETCHED.fullmatch(name)):
+        return EncoderVision(_open(name))
+    folder = _resolve(name)
+    if _model_type(folder, name) in ENCODERS:
+        return EncoderVision(_open(name))
+    return VisionModel.from_folder(folder, name)
+
+
+def _resolve(name: str, fetch: Callable[[str], Path] | None = None) -> Path:
     """The local folder of a checkpoint, fetched from the Hub if need be."""
     if name in SHIPPED:
         folder = MODELS / name
@@ -80,19 +150,24 @@ def _resolve(name: str) -> Path:
                 "or name another model"
             )
         return folder
-    return checkpoint_folder(name, _fetch)
+    return checkpoint_folder(name, fetch or _fetch)
 
 
-def _fetch(name: str) -> Path:
-    texts = ["*.json", "*.txt"]
-    folder = snapshot(name, [*texts, "*.safetensors"])
-    if any((folder / filename).is_file() for filename in SAFETENSORS):
+def _fetch(name: str, *, inner: bool = False) -> Path:
+    texts = ["*.json", "*.txt", *(["*.model"] if inner else [])]
+    folder = snapshot(name, [*texts, "*.safetensors"], inner=inner)
+    if any((folder / filename).is_file() for filename in (*SAFETENSORS, "text/" + SAFETENSORS[0])):
         return folder
-    return snapshot(name, [*texts, "pytorch_model*.bin"])
+    return snapshot(name, [*texts, "*pytorch_model*.bin"], inner=inner)
+
+
+def _fetch_all(name: str) -> Path:
+    """A Hub repository with its inner folders, of which a text encoder or a pair has some."""
+    return _fetch(name, inner=True)
 
 
 def _model_type(folder: Path, name: str) -> str:
-    """The `model_type` of config.json, if an encoder is there for it."""
+    """The `model_type` of config.json."""
     path = folder / "config.json"
     if not path.is_file():
         inner = folder / "checkpoint"
@@ -107,10 +182,4 @@ def _model_type(folder: Path, name: str) -> str:
         raise ParagrainError(
             f"the config.json of {name} does not tell its model_type: fetch the checkpoint again"
         ) from error
-    if kind not in ENCODERS:
-        raise ParagrainError(
-            f"{name} is a model of type {kind!r}, which is not supported: "
-            f"use one of type {', '.join(ENCODERS)}, saved as BlipForImageTextRetrieval, "
-            "CLIPModel or SiglipModel"
-        )
-    return kind
+    return str(kind)

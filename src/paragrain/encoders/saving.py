@@ -1,7 +1,8 @@
 """Checkpoints as complete Hugging Face folders that appear whole or not at all."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,22 @@ from paragrain.errors import ParagrainError, UsageError
 def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
     """Save `model` and its `parts` (anything with `save_pretrained`) to `folder`.
 
-    Everything is written to a temporary folder beside it, which then takes its place. A kill
-    leaves the old folder, or, in the instant between two renames, that folder under a hidden
-    name, from which the next save recovers it; never half a new one.
+    Raises:
+        UsageError, ParagrainError: see `replacing_folder`.
+    """
+    with replacing_folder(folder) as temporary:
+        model.save_pretrained(temporary, state_dict=untied(model.state_dict()))
+        for part in parts:
+            part.save_pretrained(temporary)
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `folder` that takes its place when the block ends well.
+
+    A kill leaves the old folder, or, in the instant between two renames, that folder under a
+    hidden name, from which the next save recovers it; never half a new one. The block writes a
+    `config.json`, by which a checkpoint is told from other folders.
 
     Raises:
         UsageError: something other than a checkpoint is there, which is left alone.
@@ -35,9 +49,7 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
     try:
         temporary.mkdir(parents=True)
         with quiet_transformers():
-            model.save_pretrained(temporary, state_dict=untied(model.state_dict()))
-            for part in parts:
-                part.save_pretrained(temporary)
+            yield temporary
         _share_as_others(temporary)
         if folder.exists():
             folder.rename(old)
@@ -55,8 +67,9 @@ def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
 def _share_as_others(folder: Path) -> None:
     """Give files the permissions that new files get; safetensors lets the owner alone read."""
     usual = (folder / "config.json").stat().st_mode
-    for path in folder.iterdir():
-        path.chmod(usual)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(usual)
 
 
 def _recover(folder: Path, old: Path) -> None:

@@ -72,7 +72,13 @@ def load_model(kind: Any, folder: Path, name: str) -> Any:
     return make_model(kind, folder, without_prefix(read_state(folder, name)), name)
 
 
-def make_model(kind: Any, config: Any | Path, state: Mapping[str, torch.Tensor], name: str) -> Any:
+def make_model(
+    kind: Any,
+    config: Any | Path,
+    state: Mapping[str, torch.Tensor],
+    name: str,
+    **options: Any,
+) -> Any:
     """A model of class `kind` in float32 on the CPU, with exactly these weights.
 
     Args:
@@ -80,6 +86,7 @@ def make_model(kind: Any, config: Any | Path, state: Mapping[str, torch.Tensor],
         config: its configuration, or the folder that holds it.
         state: the weights, in any precision, by their names in the model.
         name: what the user calls the checkpoint.
+        options: further arguments of the class.
 
     Raises:
         ParagrainError: names and shapes do not match.
@@ -102,6 +109,7 @@ def make_model(kind: Any, config: Any | Path, state: Mapping[str, torch.Tensor],
                 dtype=torch.float32,
                 ignore_mismatched_sizes=True,  # they are reported below, with the others
                 output_loading_info=True,
+                **options,
             )
     except Exception as error:
         raise ParagrainError(

@@ -1,0 +1,145 @@
+"""Any pair: one model's image vectors, another's texts, and a fresh projection between them."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import nn
+
+from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.saving import replacing_folder
+from paragrain.encoders.sentence import SentenceEncoder
+from paragrain.encoders.vision import VisionSide, saved_vision
+from paragrain.errors import ParagrainError
+from paragrain.files import write_json
+
+MODEL_TYPE = "paragrain-pair"
+"""`model_type` in the config.json of a saved pair."""
+
+
+class PairEncoder(ImageTextEncoder):
+    """Image vectors of one model or from anywhere, and a text encoder projected to their width.
+
+    The image vectors are the vision side's own, of unit length. A text is pooled as its encoder
+    does, projected without bias to their width, and brought to unit length. Both sides may never
+    have met, so a fresh pair scores at chance until it is trained; the projection then wants a
+    higher rate than the paper's 1e-5.
+
+    A checkpoint is a folder: `config.json`, `text/` (a complete folder of sentence-transformers,
+    which gives these very text vectors) and `vision/` (a Hugging Face folder), unless the image
+    vectors were given.
+
+    Args:
+        vision: the image side, which stays as it is.
+        text: the text side.
+        name: what results call it.
+        projection: from the text's width to the image's; a fresh one if not given, the same
+            every time: normal numbers of variance 1 / width, which keep the angles between texts
+            as they were, nearly.
+    """
+
+    model: "_Parts"
+
+    def __init__(
+        self,
+        vision: VisionSide,
+        text: SentenceEncoder,
+        name: str,
+        projection: nn.Linear | None = None,
+    ) -> None:
+        parts = _Parts(vision, text, projection or fresh_projection(text.width, vision.dim))
+        super().__init__(parts, vision.image_processor, text.tokenizer, name)
+        self.dim = vision.dim
+        self.max_tokens = text.max_tokens
+
+    @classmethod
+    def from_folder(cls, folder: Path, name: str) -> "PairEncoder":
+        """Load a saved pair; see `loading.load_encoder`."""
+        text = SentenceEncoder.from_folder(folder / "text", f"the text side of {name}")
+        vision = saved_vision(folder, name)
+        last = text.layers[-1].linear if text.layers else None
+        if last is None or last.bias is not None or last.out_features != vision.dim:
+            raise ParagrainError(
+                f"the text side of {name} does not end in a projection to the {vision.dim} numbers "
+                "of its image vectors: fetch the checkpoint again"
+            )
+        text.dense = text.dense[:-1]
+        text.width = last.in_features
+        return cls(vision, text, name, last)
+
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads.
+
+        Raises:
+            BadImage: the image vectors were given, and this image has none.
+        """
+        return self.model.vision.pixels(image)
+
+    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""
+        return self.model.vision(pixels)
+
+    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
+        projected = self.model.projection(self.model.text(input_ids, attention_mask))
+        return nn.functional.normalize(projected.float(), dim=-1)
+
+    def text_parameters(self) -> dict[str, nn.Parameter]:
+        """Text encoder, dense layers behind its pooling if there are any, and projection."""
+        text = {f"text.{name}": p for name, p in self.model.text.used_parameters().items()}
+        projection = self.model.projection.named_parameters(prefix="projection")
+        return text | dict(projection)
+
+    def vision_tensors(self) -> dict[str, torch.Tensor]:
+        """The weights of the image side; none if its vectors were given."""
+        return self.model.vision.tensors()
+
+    def text_settings(self) -> dict[str, Any]:
+        """Configuration of the text encoder, pooling and activations."""
+        return self.model.text.settings()
+
+    def vision_settings(self) -> dict[str, Any]:
+        """What besides weights decides the image vector."""
+        return self.model.vision.settings()
+
+    @property
+    def vision_fingerprint(self) -> str:
+        """128-bit hex of everything that decides an image's vector.
+
+        The image side of another encoder keeps the fingerprint that it has there, so its cached
+        vectors serve; given vectors have that of their name and width.
+        """
+        return self.model.vision.own_fingerprint or super().vision_fingerprint
+
+    def save(self, folder: Path | str) -> None:
+        """Write the folder that the class describes, whole or not at all."""
+        with replacing_folder(Path(folder)) as temporary:
+            for part in ("text", "vision"):
+                (temporary / part).mkdir()
+            self.model.text.save(temporary / "text", self.model.projection)
+            self.model.vision.save(temporary / "vision")
+            config = {"model_type": MODEL_TYPE, "dim": self.dim, "vision": self.model.vision.note()}
+            write_json(temporary / "config.json", config)
+
+
+class _Parts(nn.Module):
+    """What a pair consists of."""
+
+    def __init__(self, vision: VisionSide, text: SentenceEncoder, projection: nn.Linear) -> None:
+        super().__init__()
+        self.vision = vision
+        self.text = text
+        self.projection = projection
+
+
+def fresh_projection(width: int, dim: int) -> nn.Linear:
+    """A random projection without bias from `width` to `dim` numbers, the same every time.
+
+    >>> fresh_projection(2, 3).weight.shape
+    torch.Size([3, 2])
+    """
+    projection = nn.Linear(width, dim, bias=False)
+    weight = torch.randn(dim, width, generator=torch.Generator().manual_seed(0))
+    projection.weight.data = weight / width**0.5
+    return projection

@@ -1,0 +1,317 @@
+"""The text side of a pair: any Hugging Face text encoder, pooled to one vector a text.
+
+It reads and writes folders of sentence-transformers: a model, a pooling, dense layers.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import normalizers
+from torch import nn
+from transformers import AutoTokenizer
+
+from paragrain.encoders.auto import load_bare, plain_settings
+from paragrain.encoders.saving import untied
+from paragrain.encoders.weights import first_line, load_part, read_state
+from paragrain.errors import ParagrainError
+from paragrain.files import read_json, write_json
+
+POOLINGS = ("mean", "cls", "max")
+"""How the hidden states of a text become one vector."""
+
+_OLD_POOLINGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+}
+_ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "torch.nn.modules.linear.Identity": nn.Identity,
+    "torch.nn.modules.activation.Tanh": nn.Tanh,
+    "torch.nn.modules.activation.ReLU": nn.ReLU,
+    "torch.nn.modules.activation.GELU": nn.GELU,
+    "torch.nn.modules.activation.SiLU": nn.SiLU,
+}
+_MOST_TOKENS = 100_000
+"""Tokenizers that know no limit say something above this."""
+
+
+class Dense(nn.Module):
+    """A linear layer and an activation, as sentence-transformers has them behind a pooling."""
+
+    def __init__(self, linear: nn.Linear, activation: str = "torch.nn.modules.linear.Identity"):
+        super().__init__()
+        self.linear = linear
+        self.activation = _ACTIVATIONS[activation]()
+        self.activation_name = activation
+
+    @classmethod
+    def from_folder(cls, folder: Path, name: str) -> "Dense":
+        """Load one such module.
+
+        Raises:
+            ParagrainError: it does something that is not supported, or is damaged.
+        """
+        config = _settings(folder / "config.json", name)
+        activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+        reads = config.get("module_input_name") or "sentence_embedding"
+        writes = config.get("module_output_name") or reads
+        plain = reads == writes == "sentence_embedding" and not config.get("use_residual")
+        if activation not in _ACTIVATIONS or not plain:
+            raise ParagrainError(
+                f"the layer {folder.name} of {name} is of a kind that is not supported: use a text "
+                "encoder whose dense layers are plain ones with a usual activation"
+            )
+        state = read_state(folder, f"{name}/{folder.name}")
+        try:
+            weight, bias = state.pop("linear.weight"), state.pop("linear.bias", None)
+            linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+            linear.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
+        except (KeyError, IndexError, RuntimeError) as error:
+            raise ParagrainError(
+                f"the layer {folder.name} of {name} does not hold the weights of a dense layer "
+                f"({first_line(error)}): fetch the checkpoint again"
+            ) from error
+        return cls(linear, activation)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """`[B, in]` to `[B, out]`."""
+        return self.activation(self.linear(vectors))
+
+    def save(self, folder: Path) -> None:
+        """Write it as sentence-transformers does."""
+        folder.mkdir()
+        config = {
+            "in_features": self.linear.in_features,
+            "out_features": self.linear.out_features,
+            "bias": self.linear.bias is not None,
+            "activation_function": self.activation_name,
+        }
+        write_json(folder / "config.json", config)
+        state = {f"linear.{key}": value for key, value in self.linear.state_dict().items()}
+        save_file(
+            {key: value.detach().cpu().contiguous() for key, value in state.items()},
+            folder / "model.safetensors",
+            {"format": "pt"},
+        )
+
+
+class SentenceEncoder(nn.Module):
+    """A text encoder and what makes one vector of its hidden states.
+
+    Args:
+        model: in float32, as `auto.load_bare` gives it.
+        tokenizer: its fast tokenizer.
+        pooling: one of `POOLINGS`.
+        dense: layers behind the pooling.
+        name: what the user calls it.
+        lower_case: whether texts are lower-cased first, whatever the tokenizer does.
+
+    Attributes:
+        max_tokens: what the model has positions for. The `max_seq_length` of a folder, such as
+            256 of the 512 of all-MiniLM-L6-v2, is a default of convenience that would cut
+            paragraphs; here a budget is always named.
+        width: of the vectors.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        pooling: str,
+        dense: Sequence[Dense],
+        name: str,
+        lower_case: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.lower_case = lower_case
+        if lower_case:
+            _lower_case(tokenizer)
+        self.pooling = pooling
+        self.dense = nn.ModuleList(dense)
+        self.max_tokens = _positions(model, tokenizer)
+        self.tokenizer = tokenizer
+        self.tokenizer.model_max_length = self.max_tokens
+        self.width = self._probe(name)
+
+    @classmethod
+    def from_folder(cls, folder: Path, name: str) -> "SentenceEncoder":
+        """Load a folder of sentence-transformers, or any other text encoder with mean pooling.
+
+        Prompts that a folder names are not put before texts.
+
+        Raises:
+            ParagrainError: it holds modules or a pooling that are not supported.
+        """
+        path = folder / "modules.json"
+        modules = _modules(path, name) if path.is_file() else [("Transformer", folder)]
+        (_, inner), *others = modules
+        pooling = _pooling(others[0][1] / "config.json", name) if others else "mean"
+        dense = [Dense.from_folder(place, name) for kind, place in others if kind == "Dense"]
+        tokenizer = load_part(
+            AutoTokenizer, inner, name, "tokenizer",
+            ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model"),
+        )  # fmt: skip
+        settings = inner / "sentence_bert_config.json"
+        lower = settings.is_file() and bool(_settings(settings, name).get("do_lower_case"))
+        return cls(load_bare(inner, name), tokenizer, pooling, dense, name, lower)
+
+    def _probe(self, name: str) -> int:
+        """Try a text: find the width, refuse what is no text encoder."""
+        try:
+            ids = self.tokenizer.backend_tokenizer.encode("").ids
+            words, entries = len(self.tokenizer), self.model.get_input_embeddings().num_embeddings
+            with torch.inference_mode():
+                row = torch.tensor([ids or [0]])
+                width = self.eval()(row, torch.ones_like(row)).shape[1]
+        except Exception as error:
+            raise ParagrainError(
+                f"{name} cannot be used as a text encoder ({first_line(error)}): use an encoder "
+                "such as BERT, with a fast tokenizer"
+            ) from error
+        if not ids or ids[-1] not in self.tokenizer.all_special_ids:
+            raise ParagrainError(
+                f"the tokenizer of {name} does not close a text with an end token, which a cut "
+                "text keeps: use a text encoder such as BERT"
+            )
+        if words > entries:
+            raise ParagrainError(
+                f"the tokenizer of {name} has {words:,} entries but its text model only "
+                f"{entries:,}: use the tokenizer that came with the checkpoint"
+            )
+        return width
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Float32 `[B, width]` of padded texts `[B, L]`, not normalised."""
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask)
+        hidden = output.last_hidden_state.float()  # [B, L, H]
+        mask = attention_mask[:, :, None]
+        if self.pooling == "cls":
+            pooled = hidden[:, 0]
+        elif self.pooling == "max":
+            pooled = hidden.masked_fill(mask == 0, -torch.inf).max(dim=1).values
+        else:
+            pooled = (hidden * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+        for layer in self.layers:
+            pooled = layer(pooled)
+        return pooled
+
+    @property
+    def layers(self) -> list[Dense]:
+        """The dense layers behind the pooling."""
+        return [layer for layer in self.dense if isinstance(layer, Dense)]
+
+    def settings(self) -> dict[str, Any]:
+        """What besides weights and tokenizer decides a vector."""
+        return {
+            "model": plain_settings(self.model.config),
+            "pooling": self.pooling,
+            "dense": [layer.activation_name for layer in self.layers],
+        }
+
+    def used_parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters that a vector depends on: all but the model's own pooler."""
+        return {
+            name: parameter
+            for name, parameter in self.named_parameters()
+            if not name.startswith("model.pooler.")
+        }
+
+    def save(self, folder: Path, projection: nn.Linear) -> None:
+        """Write a complete folder of sentence-transformers that ends in `projection`."""
+        self.model.save_pretrained(folder, state_dict=untied(self.model.state_dict()))
+        self.tokenizer.save_pretrained(folder)
+        settings = {"max_seq_length": self.max_tokens, "do_lower_case": self.lower_case}
+        write_json(folder / "sentence_bert_config.json", settings)
+        write_json(
+            folder / "config_sentence_transformers.json",
+            {"__version__": {}, "similarity_fn_name": "cosine"},
+        )
+        paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
+        (folder / "1_Pooling").mkdir()
+        old = {key: mode == self.pooling for key, mode in _OLD_POOLINGS.items()}
+        dense = [*self.layers, Dense(projection)]
+        pooling = {"word_embedding_dimension": dense[0].linear.in_features, **old}
+        write_json(folder / "1_Pooling" / "config.json", pooling)
+        for number, layer in enumerate(dense, 2):
+            layer.save(folder / f"{number}_Dense")
+            paths.append(("Dense", f"{number}_Dense"))
+        paths.append(("Normalize", f"{len(paths)}_Normalize"))
+        modules = [
+            {"idx": number, "name": str(number), "path": path,
+             "type": f"sentence_transformers.models.{kind}"}
+            for number, (kind, path) in enumerate(paths)
+        ]  # fmt: skip
+        write_json(folder / "modules.json", modules)
+
+
+def _modules(path: Path, name: str) -> list[tuple[str, Path]]:
+    """Kind and folder of each module of a modules.json, in order."""
+    try:
+        listed = [
+            # Paths come from the checkpoint: only plain names, never a path elsewhere.
+            (str(item["type"]).rpartition(".")[2], path.parent / Path(item["path"]).name)
+            for item in json.loads(path.read_bytes())
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParagrainError(
+            f"the modules.json of {name} is damaged ({first_line(error)}): "
+            "fetch the checkpoint again"
+        ) from error
+    kinds = [kind for kind, _ in listed]
+    layers = kinds[2:-1] if kinds[-1:] == ["Normalize"] else kinds[2:]
+    if kinds[:2] != ["Transformer", "Pooling"] or set(layers) - {"Dense"}:
+        raise ParagrainError(
+            f"{name} consists of {', '.join(kinds) or 'nothing'}: use a text encoder made of "
+            "Transformer, Pooling and, behind them, Dense and Normalize"
+        )
+    return listed
+
+
+def _pooling(path: Path, name: str) -> str:
+    """The one way in which a Pooling module pools."""
+    config = _settings(path, name)
+    modes = config.get("pooling_mode")
+    if modes is None:
+        on = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
+        modes = [_OLD_POOLINGS.get(key, key.removeprefix("pooling_mode_")) for key in on]
+    modes = [modes] if isinstance(modes, str) else list(modes)
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise ParagrainError(
+            f"{name} pools its tokens by {' and '.join(modes) or 'nothing'}: "
+            f"use a text encoder that pools by one of {', '.join(POOLINGS)}"
+        )
+    return modes[0]
+
+
+def _settings(path: Path, name: str) -> dict[str, Any]:
+    try:
+        return dict(read_json(path))
+    except (OSError, ValueError, TypeError) as error:
+        raise ParagrainError(
+            f"{path.parent.name}/{path.name} of {name} cannot be read ({first_line(error)}): "
+            "fetch the checkpoint again"
+        ) from error
+
+
+def _lower_case(tokenizer: Any) -> None:
+    """Let the tokenizer itself lower-case, so that it tells right which text a token stands for."""
+    backend = tokenizer.backend_tokenizer
+    own = [] if backend.normalizer is None else [backend.normalizer]
+    if not own or own[0].normalize_str("A") != "a":
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+
+
+def _positions(model: Any, tokenizer: Any) -> int:
+    """The most tokens that the text model can read."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its like count positions from behind that of the fill.
+            fill = module.padding_idx
+            return module.num_embeddings - (0 if fill is None else fill + 1)
+    limits = (getattr(model.config, "max_position_embeddings", 0), tokenizer.model_max_length)
+    return next((int(limit) for limit in limits if 0 < limit <= _MOST_TOKENS), 512)

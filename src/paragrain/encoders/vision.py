@@ -1,0 +1,314 @@
+"""The image side of a pair: a vision model, that of another encoder, or vectors from elsewhere."""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import nn
+from transformers import AutoImageProcessor
+
+from paragrain.encoders.auto import load_bare, plain_settings
+from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.blip import BlipEncoder
+from paragrain.encoders.clip import ClipEncoder
+from paragrain.encoders.pixels import Pixels
+from paragrain.encoders.saving import untied
+from paragrain.encoders.siglip import SiglipEncoder
+from paragrain.encoders.weights import first_line, load_part
+from paragrain.errors import ParagrainError
+from paragrain.files import read_json
+from paragrain.images import BadImage
+
+_FIRST_TOKEN = ("cls_token", "class_embedding")
+
+
+class VisionSide(nn.Module, ABC):
+    """Images as unit vectors, by weights that never change.
+
+    It is always in evaluation mode, and copies of an encoder share it.
+
+    Attributes:
+        dim: D, the width of the vectors.
+        image_processor: of `transformers`; `None` where no image is read.
+    """
+
+    dim: int
+    image_processor: Any = None
+
+    def train(self, mode: bool = True) -> "VisionSide":
+        """Stay in evaluation mode."""
+        return super().train(False)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "VisionSide":
+        """The same, since it is frozen."""
+        return self
+
+    @abstractmethod
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """Preprocess one upright RGB image: float32 `[3, H, W]`."""
+
+    @abstractmethod
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The weights that the vectors depend on."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What besides the weights decides the vectors."""
+
+    @property
+    def own_fingerprint(self) -> str | None:
+        """The fingerprint under which its vectors are known already, if they are."""
+        return None
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write what it consists of to `folder`, if it consists of anything."""
+
+    def note(self) -> dict[str, Any]:
+        """What the configuration of a checkpoint says about it."""
+        return {"folder": "vision"}
+
+
+class VisionModel(VisionSide):
+    """Any Hugging Face vision model, pooled as it is meant to be.
+
+    `pooler_output` of the model where it has one whose weights are in the checkpoint, or that has
+    none (DINOv2: [CLS]; CLIPVisionModel: [CLS], normalised; ConvNeXt: the mean over places,
+    normalised; ViT pre-trained with a pooler: that). Otherwise the last hidden state: of [CLS] if
+    the model has such a token (a ViT out of an image classifier), else the mean over all places.
+
+    Args:
+        model: in float32, as `auto.load_bare` gives it.
+        image_processor: of the Pillow kind.
+        name: what the user calls it.
+    """
+
+    def __init__(self, model: Any, image_processor: Any, name: str) -> None:
+        super().__init__()
+        self.model = model
+        self.image_processor = image_processor
+        self._pixels = Pixels(image_processor)
+        self.pooling = self._probe(name)
+        self.eval()
+
+    @classmethod
+    def from_folder(cls, folder: Path, name: str) -> "VisionModel":
+        """Load from a local Hugging Face folder, in float32 on the CPU."""
+        image_processor = load_part(
+            _PillowProcessor, folder, name, "image processor",
+            ("preprocessor_config.json", "processor_config.json"),
+        )  # fmt: skip
+        return cls(load_bare(folder, name), image_processor, name)
+
+    def _probe(self, name: str) -> str:
+        """Try two pictures: find the pooling and the width, refuse what is no vision model."""
+        pictures = [Image.new("RGB", size, "red") for size in ((40, 30), (30, 45))]
+        try:
+            pixels = torch.stack([self.pixels(picture) for picture in pictures])
+            self.model.eval()
+            with torch.inference_mode():
+                outputs = [self.model(pixel_values=pixels) for _ in range(2)]
+            states = [output.last_hidden_state for output in outputs]
+        except Exception as error:
+            raise ParagrainError(
+                f"{name} cannot be used as a vision model ({first_line(error)}): use one that "
+                "makes hidden states of pictures alone, with an image processor that gives all "
+                "pictures one size"
+            ) from error
+        if not torch.equal(*states):
+            raise ParagrainError(
+                f"{name} gives another vector each time, since it hides parts of a picture at "
+                "random: use a model that sees all of it"
+            )
+        pooled = getattr(outputs[0], "pooler_output", None)
+        names = [key for key, _ in self.model.named_parameters()]
+        pooling = "pooler"
+        if pooled is None:
+            pooling = "first" if any(key.endswith(_FIRST_TOKEN) for key in names) else "mean"
+        self.dim = self._pool(outputs[0], pooling).shape[1]
+        return pooling
+
+    @staticmethod
+    def _pool(output: Any, pooling: str) -> torch.Tensor:
+        if pooling == "pooler":
+            return output.pooler_output.flatten(1)
+        hidden = output.last_hidden_state  # [B, L, H], or [B, C, h, w] of a convolutional model
+        if pooling == "first":
+            return hidden[:, 0]
+        return hidden.mean(dim=1) if hidden.ndim == 3 else hidden.mean(dim=(2, 3))
+
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
+        return self._pixels(image)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
+        pooled = self._pool(self.model(pixel_values=pixels), self.pooling)
+        return nn.functional.normalize(pooled.float(), dim=-1)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All weights of the model, and statistics such as those of batch normalisation."""
+        return self.model.state_dict(keep_vars=True)
+
+    def settings(self) -> dict[str, Any]:
+        """The model's configuration, that of its image processor, and the pooling."""
+        return {
+            "model": plain_settings(self.model.config),
+            "processor": plain_settings(self.image_processor),
+            "pooling": self.pooling,
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write a complete Hugging Face folder."""
+        self.model.save_pretrained(folder, state_dict=untied(self.model.state_dict()))
+        self.image_processor.save_pretrained(folder)
+
+
+class EncoderVision(VisionSide):
+    """The image side of a BLIP, CLIP or SigLIP: its vectors are the same, and so is their cache."""
+
+    def __init__(self, encoder: ImageTextEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dim = encoder.dim
+        self.image_processor = encoder.image_processor
+        self.eval()
+
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
+        return self.encoder.pixels(image)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
+        return self.encoder.image_features(pixels)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The vision weights of the encoder."""
+        return self.encoder.vision_tensors()
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the encoder."""
+        return self.encoder.vision_settings()
+
+    @property
+    def own_fingerprint(self) -> str:
+        """That of the encoder's vision side."""
+        return self.encoder.vision_fingerprint
+
+    def save(self, folder: Path) -> None:
+        """Write the whole encoder."""
+        self.encoder.save(folder)
+
+
+class GivenVectors(VisionSide):
+    """Image vectors that were made elsewhere and stored beside collections under a name.
+
+    Name and width are all that tells one space of vectors from another: vectors that are given to
+    two collections under one name have to come from one model. See `paragrain.embeddings.given`.
+
+    Args:
+        name: of the space.
+        dim: its width.
+
+    >>> GivenVectors("dinov2-large", 1024).own_fingerprint
+    'e76eaa4120e586000f64bce95c27864d'
+    """
+
+    def __init__(self, name: str, dim: int) -> None:
+        super().__init__()
+        self.name = name
+        self.dim = dim
+
+    @property
+    def own_fingerprint(self) -> str:
+        """128-bit hex of name and width."""
+        content = json.dumps({"given vectors": self.name, "dim": self.dim})
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """There is no model that could read an image.
+
+        Raises:
+            BadImage: always.
+        """
+        raise BadImage(
+            f"no vector of it is stored as {self.name} ({self.dim} wide): "
+            "store one with paragrain embed --vectors"
+        )
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """There is no model that could read images.
+
+        Raises:
+            ParagrainError: always.
+        """
+        raise ParagrainError(
+            f"the image vectors {self.name} were given, so there is no model to make more: store "
+            "them with paragrain embed --vectors"
+        )
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """None."""
+        return {}
+
+    def settings(self) -> dict[str, Any]:
+        """Name and width."""
+        return self.note()
+
+    def save(self, folder: Path) -> None:
+        """Write nothing: the checkpoint's configuration says all."""
+
+    def note(self) -> dict[str, Any]:
+        """What the configuration of a checkpoint says about it."""
+        return {"given": self.name, "dim": self.dim}
+
+
+TWO_TOWERS: dict[str, type[ImageTextEncoder]] = {
+    "blip": BlipEncoder,
+    "clip": ClipEncoder,
+    "siglip": SiglipEncoder,
+}
+"""The encoder class for each `model_type` of a checkpoint that holds an image and a text side."""
+
+
+def load_vision(folder: Path, kind: str, name: str) -> VisionSide:
+    """The image side that a folder of this `model_type` holds."""
+    if kind in TWO_TOWERS:
+        return EncoderVision(TWO_TOWERS[kind].from_folder(folder, name))
+    return VisionModel.from_folder(folder, name)
+
+
+def saved_vision(folder: Path, name: str) -> VisionSide:
+    """The image side of a saved pair.
+
+    Raises:
+        ParagrainError: its configuration is damaged, or its folder `vision` is.
+    """
+    try:
+        note = read_json(folder / "config.json")["vision"]
+        if "given" in note:
+            return GivenVectors(str(note["given"]), int(note["dim"]))
+        kind = str(read_json(folder / "vision" / "config.json")["model_type"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ParagrainError(
+            f"the image side of {name} cannot be found ({first_line(error)}): "
+            "fetch the checkpoint again"
+        ) from error
+    return load_vision(folder / "vision", kind, f"the image side of {name}")
+
+
+class _PillowProcessor:
+    """The Pillow kind of whatever image processor a folder names: torchvision's resizing gives
+    other pixels, so other vectors."""
+
+    @staticmethod
+    def from_pretrained(folder: Path, **options: Any) -> Any:
+        return AutoImageProcessor.from_pretrained(folder, backend="pil", **options)

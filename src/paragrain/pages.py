@@ -19,6 +19,8 @@ STYLE = """
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
   color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.7rem; line-height: 1.2; } h2 { margin-top: 2.5rem; font-size: 1.25rem; }
+h3 { margin-top: 1.8rem; font-size: 1.05rem; } pre { padding: .5rem .8rem; border-radius: .3rem; }
+pre code { background: none; padding: 0; overflow-wrap: normal; }
 p.dim, figcaption { color: var(--dim); font-size: .9rem; margin: .4rem 0; }
 .wide { overflow-x: auto; background: no-repeat
     linear-gradient(90deg, var(--paper), transparent) local 0 / 2rem 100%,
@@ -32,7 +34,8 @@ p.dim, figcaption { color: var(--dim); font-size: .9rem; margin: .4rem 0; }
 table { border-collapse: collapse; min-width: 100%; }
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
   font-variant-numeric: tabular-nums; vertical-align: bottom; }
-th:first-child, td:first-child { text-align: left; } td.best { font-weight: 700; }
+th:first-child, td:first-child { text-align: left; }
+td.best { font-weight: 700; } td.second { font-style: italic; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; background: #fff;
   border-radius: .4rem; }
 blockquote { margin: 0 0 .8rem; padding: .6rem 1rem; border-left: 3px solid var(--mark);
@@ -41,6 +44,13 @@ blockquote { margin: 0 0 .8rem; padding: .6rem 1rem; border-left: 3px solid var(
   margin: .3rem 0 .8rem; } .row > b { grid-column: 1 / -1; }
 .row img { width: 100%; aspect-ratio: 1; border-radius: .3rem; border: 3px solid transparent;
   object-fit: contain; } .row img.right { border-color: #009e73; }
+.heat { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .6rem; }
+.heat img { width: 100%; border-radius: .3rem; display: block; } .heat figure { margin: 0; }
+.answers { padding-left: 1.6rem; margin: .2rem 0 1rem; font-size: .95rem; }
+.answers li { border-left: 3px solid transparent; padding-left: .5rem; }
+.answers li.right { border-color: #009e73; }
+.shaded mark { color: inherit; border-radius: .2rem; padding: .1em 0; }
+.shaded s { color: var(--dim); }
 code { background: var(--soft); padding: .1rem .3rem; border-radius: .2rem;
   overflow-wrap: anywhere; }
 """
@@ -69,26 +79,41 @@ def paragraph(value: object, *, dim: bool = False) -> str:
     return f"<p{' class=dim' if dim else ''}>{text(value)}</p>"
 
 
-def heading(value: object) -> str:
+def heading(value: object, level: int = 2) -> str:
     """A section's heading."""
-    return f"<h2>{text(value)}</h2>"
+    return f"<h{level}>{text(value)}</h{level}>"
+
+
+def command(line: str) -> str:
+    """A command to copy."""
+    return f"<pre class=wide><code>{text(line)}</code></pre>"
 
 
 def table(
-    head: Sequence[str], rows: Sequence[Sequence[object]], caption: str, *, mark_best: bool = False
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    caption: str,
+    *,
+    mark_best: bool = False,
+    marks: Mapping[tuple[int, int], str] | None = None,
 ) -> str:
-    """A table; with `mark_best`, the largest number of each column is bold."""
+    """A table; with `mark_best`, the largest number of each column is bold.
+
+    `marks` names single cells, by (row, column), as "best" or "second".
+    """
+    marks = marks or {}
     columns = list(zip(*rows, strict=True))
     best = [max((v for v in column if isinstance(v, float)), default=None) for column in columns]
 
-    def cell(value: object, column: int) -> str:
+    def cell(value: object, place: tuple[int, int]) -> str:
         shown = f"{value:.1f}" if isinstance(value, float) else text(value)
-        is_best = mark_best and isinstance(value, float) and value == best[column]
-        return f"<td{' class=best' if is_best else ''}>{shown}</td>"
+        is_best = mark_best and isinstance(value, float) and value == best[place[1]]
+        mark = "best" if is_best else marks.get(place, "")
+        return f"<td{f' class={mark}' if mark else ''}>{shown}</td>"
 
     body = "".join(
-        "<tr>" + "".join(cell(value, column) for column, value in enumerate(row)) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(cell(value, (r, c)) for c, value in enumerate(row)) + "</tr>"
+        for r, row in enumerate(rows)
     )
     header = "".join(f"<th>{text(name)}</th>" for name in head)
     return (
@@ -97,12 +122,26 @@ def table(
     )
 
 
+def svg(drawing: "Figure") -> str:
+    """A matplotlib figure as SVG: the same drawing, the same bytes, whenever it is made.
+
+    Its letters stay text, which can be selected, and is a quarter of their outlines in size.
+    """
+    from matplotlib import rc_context
+
+    # Verdana is as wide as the font that matplotlib has measured with.
+    fonts = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"]}
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": "paragrain", **fonts}):
+        drawing.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return buffer.getvalue()
+
+
 def figure(drawing: "Figure", caption: str) -> str:
     """A matplotlib figure as inline SVG."""
-    buffer = io.StringIO()
-    drawing.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    svg = buffer.getvalue()
-    return f"<figure>{svg[svg.index('<svg') :]}<figcaption>{text(caption)}</figcaption></figure>"
+    whole = svg(drawing)
+    shown = whole[whole.index("<svg") :]
+    return f"<figure>{shown}<figcaption>{text(caption)}</figcaption></figure>"
 
 
 def picture(data: bytes, media_type: str, alt: str, *, right: bool = False) -> str:

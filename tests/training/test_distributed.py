@@ -51,19 +51,21 @@ def test_two_processes_take_the_same_step_as_one(shapes, random_blip, tmp_path):
         (tmp_path / name).mkdir()
     runpy.run_path(str(SCRIPT))["main"](*arguments, str(tmp_path / "one"))
     in_two_processes([*arguments, str(tmp_path / "two")])
-    one = load_file(tmp_path / "one" / "gradients-0.safetensors")
-    for index in range(2):
-        two = load_file(tmp_path / "two" / f"gradients-{index}.safetensors")
-        assert one.keys() == two.keys()
-        for name, gradient in one.items():
-            torch.testing.assert_close(two[name], gradient, rtol=1e-5, atol=1e-6)
+    for sides in ("text", "vision"):
+        one = load_file(tmp_path / "one" / f"{sides}-0.safetensors")
+        assert ("vision_proj.weight" in one) == (sides == "vision")
+        for index in range(2):
+            two = load_file(tmp_path / "two" / f"{sides}-{index}.safetensors")
+            assert one.keys() == two.keys()
+            for name, gradient in one.items():
+                torch.testing.assert_close(two[name], gradient, rtol=1e-5, atol=1e-6)
 
-    runs = [Run.open(tmp_path / name / "run") for name in ("one", "two")]
-    losses = [[line["loss"] for line in run.history if "loss" in line] for run in runs]
-    assert losses[1] == pytest.approx(losses[0], abs=1e-4)
-    assert len(losses[0]) == 4
-    assert runs[0].results["totals"] == runs[1].results["totals"]
-    assert runs[1].settings["made_with"]["processes"] == 2
+        runs = [Run.open(tmp_path / name / f"{sides}-run") for name in ("one", "two")]
+        losses = [[line["loss"] for line in run.history if "loss" in line] for run in runs]
+        assert losses[1] == pytest.approx(losses[0], abs=1e-4)
+        assert len(losses[0]) == 4
+        assert runs[0].results["totals"] == runs[1].results["totals"]
+        assert runs[1].settings["made_with"]["processes"] == 2
 
 
 def test_one_process_does_nothing(encoder):

@@ -131,3 +131,126 @@ def test_a_wrong_recipe_is_one_sentence(text, words, tmp_path):
 def test_an_unknown_name_lists_the_recipes():
     with pytest.raises(UsageError, match=r"no recipe 'c77': use one of c1, c2"):
         load_recipe("c77")
+
+
+def mine(text: str):
+    return parse_recipe(text, "mine")
+
+
+def records(count: int) -> list[Record]:
+    return [Record(id=f"{n}.jpg", captions=["c"], paragraph="p") for n in range(count)]
+
+
+def test_shares_are_nested_and_the_same_in_every_recipe_seed_and_epoch():
+    def taught(
+        share: float, *, seed: int = 0, epoch: int = 0, field: str = "paragraph"
+    ) -> set[str]:
+        recipe = mine(f"positives: [{{from: {field}, share: {share}}}]")
+        return {r.id for r in records(2000) if draw(r, recipe, seed=seed, epoch=epoch).positives}
+
+    shares = {share: taught(share) for share in (0.25, 0.5, 0.75, 1)}
+    assert shares[0.25] < shares[0.5] < shares[0.75] < shares[1]
+    for share, ids in shares.items():
+        assert len(ids) == pytest.approx(2000 * share, abs=2000 * 0.03)
+    assert taught(0.25, seed=5, epoch=3, field="captions") == shares[0.25]
+
+
+def test_a_share_of_one_pick_leaves_the_other_whole():
+    both = mine("positives: [{from: captions, share: 0.25}, {from: paragraph, share: 0.25}]")
+    one = mine("positives: [{from: captions}, {from: paragraph, share: 0.25}]")
+    counts = Counter(len(draw(r, both, seed=0, epoch=0).positives) for r in records(400))
+    assert set(counts) == {0, 2}
+    assert Counter(len(draw(r, one, seed=0, epoch=0).positives) for r in records(400)) == {
+        1: counts[0],
+        2: counts[2],
+    }
+
+
+def test_joined_captions_are_one_text_with_the_budget_of_a_paragraph():
+    recipe = mine("positives: [{from: generated, pick: 3, join: true, budget: paragraph}]")
+    assert draw(RECORD, recipe, seed=0, epoch=0).positives == [Text("paragraph", "g1. g2. g3.")]
+    assert draw(Record(id="1"), recipe, seed=0, epoch=0).positives == []
+    assert (recipe.loss, recipe.fields, recipe.budgets) == (
+        "InfoNCE",
+        ("generated",),
+        ("paragraph",),
+    )
+
+
+def test_a_negative_that_repeats_a_joined_positive_is_dropped():
+    recipe = mine(
+        "positives: [{from: captions, join: true, budget: paragraph}]\n"
+        "negatives: [{from: negatives}]"
+    )
+    record = Record(id="1", captions=["a red star", "a moon"], negatives=["A moon.", "a sun"])
+    assert [t.text for t in draw(record, recipe, seed=0, epoch=0).negatives] == ["a sun"]
+
+
+@pytest.mark.parametrize("order", ["sentences", "words"])
+def test_a_random_order_follows_seed_epoch_and_id_alone(order):
+    recipe = mine(f"positives: [{{from: paragraph, order: {order}}}]")
+    text = "one two three four five. six seven eight nine. ten eleven twelve. more of it here."
+
+    def told(id: str = "7", *, seed: int = 0, epoch: int = 0) -> str:
+        record = Record(id=id, paragraph=text)
+        return draw(record, recipe, seed=seed, epoch=epoch).positives[0].text
+
+    assert told() == told()
+    assert len({told(epoch=epoch) for epoch in range(20)}) > 10
+    assert len({told(seed=seed) for seed in range(20)}) > 10
+    assert len({told(str(id)) for id in range(20)}) > 10
+    assert sorted(told().replace(".", "").split()) == sorted(text.replace(".", "").split())
+
+
+def test_three_captions_and_three_negatives():
+    recipe = mine(
+        "positives: [{from: generated, pick: 3}]\nnegatives: [{from: negatives, pick: 3}]"
+    )
+    assert recipe.loss == "hard-negative"
+    record = Record(
+        id="1", generated=["g1", "g2", "g3", "g4"], negatives=["n1", "n2", "n3", "n4", "n5"]
+    )
+    found = draw(record, recipe, seed=0, epoch=0)
+    assert [t.text for t in found.positives] == ["g1", "g2", "g3"]
+    assert [t.text for t in found.negatives] == ["n1", "n2", "n3"]
+
+
+def test_recipes_come_back_from_plain_data_and_old_ones_look_as_they_did():
+    new = mine(
+        "positives: [{from: captions, share: 0.5, join: true, budget: paragraph, order: words}]"
+    )
+    assert new.content()["positives"] == [
+        {
+            "from": "captions",
+            "pick": "all",
+            "share": 0.5,
+            "join": True,
+            "order": "words",
+            "budget": "paragraph",
+        }
+    ]
+    assert parse_recipe(str(new.content()), "other") == new
+    assert load_recipe("c3").content()["positives"] == [
+        {"from": "captions", "pick": "first"},
+        {"from": "generated", "pick": "random"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pick", "words"),
+    [
+        ("share: 0", "use a number above 0 and up to 1"),
+        ("share: 25", "use a number above 0 and up to 1"),
+        ("share: true", "use a number above 0 and up to 1"),
+        ("share: .nan", "use a number above 0 and up to 1"),
+        ("join: true", "add budget: paragraph"),
+        ("join: all", "use true or false"),
+        ("order: letters", "use sentences or words"),
+        ("budget: 128", "which is no text field"),
+    ],
+)
+def test_a_wrong_change_is_one_sentence(pick, words):
+    with pytest.raises(UsageError) as caught:
+        mine(f"positives: [{{from: captions, {pick}}}]")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+import yaml
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from paragrain.encoders.base import encode_texts
 from paragrain.encoders.loading import load_encoder
@@ -136,6 +139,26 @@ def test_five_steps_a_stop_and_five_are_ten_steps(whole, shapes, encoder, tmp_pa
     resumed = train(shapes, encoder, recipe="c5", out=tmp_path / "run", **SHORT)
     assert_same_run(whole, resumed)
     assert resumed.results["totals"] == whole.results["totals"]
+
+
+def test_a_run_of_an_older_release_is_given_back_and_goes_on(whole, shapes, encoder, tmp_path):
+    """Its run.yaml knows no setting, and its state no key, that came later."""
+    old = tmp_path / "run"
+    shutil.copytree(whole.folder, old)
+    settings = yaml.safe_load((old / "run.yaml").read_text())
+    assert all(set(pick) == {"from", "pick"} for pick in settings["recipe"]["positives"])
+    del settings["config"]["train_vision"]
+    (old / "run.yaml").write_text(yaml.safe_dump(settings))
+    same = train(shapes, encoder, recipe="c5", out=old, **SHORT)
+    assert same.results == whole.results
+    (old / "results.json").unlink()
+    path = old / "last" / "state.safetensors"
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    progress = json.loads(header["progress"])
+    del progress["best_vision_fingerprint"]
+    save_file(load_file(path), path, header | {"progress": json.dumps(progress)})
+    assert_same_run(whole, train(shapes, encoder, recipe="c5", out=old, **SHORT))
 
 
 SLOW_RUN = """

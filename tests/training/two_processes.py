@@ -1,4 +1,4 @@
-"""What `test_distributed.py` runs in two processes: one gradient, then a short run."""
+"""What `test_distributed.py` runs in two processes: gradients, then short runs."""
 
 import sys
 from pathlib import Path
@@ -13,6 +13,8 @@ from paragrain.training.batches import TrainingSet
 from paragrain.training.config import TrainConfig
 from paragrain.training.distributed import Processes
 from paragrain.training.gradients import accumulate_gradients
+from paragrain.training.optimisation import trained_parameters
+from paragrain.training.pictures import Pictures
 from paragrain.training.supervision import load_recipe
 from paragrain.training.trainer import train
 
@@ -24,24 +26,32 @@ def main(collection: str, model: str, recipe: str, out: str) -> None:
 
     images = embed(photos, encoder, split="train", show=False)
     data = TrainingSet.load(photos, images, load_recipe(recipe), split="train", seed=0)
-    twin = encoder.trainable_copy().train()
-    report = accumulate_gradients(
-        twin, data.batch(range(8), epoch=0), TrainConfig(), processes=processes
-    )
-    found = {name: p.grad for name, p in twin.text_parameters().items() if p.grad is not None}
-    found["report"] = torch.tensor(report, dtype=torch.float64)
-    save_file(found, folder / f"gradients-{processes.index}.safetensors")
-
-    train(
-        photos,
-        encoder,
-        recipe=recipe,
-        out=folder / "run",
-        batch_size=8,
-        max_steps=4,
-        learning_rate=1e-3,
-        show=False,
-    )
+    ids = [record.id for record in data.records]
+    pictures = Pictures(photos, encoder, "train", ids, folder, show=False)
+    for vision in (False, True):
+        name = "vision" if vision else "text"
+        twin = encoder.trainable_copy(vision=vision).train()
+        report = accumulate_gradients(
+            twin,
+            data.batch(range(8), epoch=0),
+            TrainConfig(),
+            pixels=list(pictures.stream(range(8)[processes.part(8)], 8)) if vision else None,
+            processes=processes,
+        )
+        found = {key: p.grad for key, p in trained_parameters(twin, vision=vision).items()}
+        found["report"] = torch.tensor(report, dtype=torch.float64)
+        save_file(found, folder / f"{name}-{processes.index}.safetensors")
+        train(
+            photos,
+            encoder,
+            recipe=recipe,
+            out=folder / f"{name}-run",
+            batch_size=8,
+            max_steps=4,
+            learning_rate=1e-3,
+            train_vision=vision,
+            show=False,
+        )
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ class Batch:
     """B images and the N texts that supervise them, positives and negatives mixed.
 
     Attributes:
-        images: float32 `[B, D]`, the frozen image vectors.
+        images: float32 `[B, D]`, the frozen image vectors; those of the start where vision trains.
         groups: int64 `[B]`, the same number for images that show the same thing.
-        texts: N texts with the fields they came from, image by image.
+        texts: N texts with the fields whose budgets cut them, image by image.
         text_image: int64 `[N]`, the row of the image of each text.
         negative: bool `[N]`, whether the text is wrong on purpose.
     """
@@ -68,7 +68,9 @@ class TrainingSet:
         for record in collection.records(split, fields=(*recipe.fields, "group")):
             texts = draw(record, recipe, seed=seed, epoch=0)
             report["images"] += 1
-            if not texts.positives:
+            if not any(pick.shares(record.id) for pick in recipe.positives):
+                report["left out: in no share of the recipe"] += 1
+            elif not texts.positives:
                 report["left out: no positive text"] += 1
             elif record.id not in row_of:
                 report["left out: no image vector"] += 1

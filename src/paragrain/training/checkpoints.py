@@ -1,8 +1,8 @@
 """What a run needs to go on after a kill, in one file that is whole or absent.
 
-`last/state.safetensors` holds the text weights, the moments of the optimiser and, as JSON in its
-header, where the run was. The learning rate, the order of the data, the random picks and dropout
-are functions of seed and step, so nothing of them needs to be saved. There is no pickle.
+`last/state.safetensors` holds the weights that train, the moments of the optimiser and, as JSON in
+its header, where the run was. The learning rate, the order of the data, the random picks and
+dropout are functions of seed and step, so nothing of them needs to be saved. There is no pickle.
 """
 
 import json
@@ -30,6 +30,7 @@ class Progress:
         best_step: the step whose weights are in `checkpoint/`; `None` before the first.
         best_score: its validation score; `None` without a validation split.
         best_fingerprint: `text_fingerprint` of those weights.
+        best_vision_fingerprint: their `vision_fingerprint`, where vision trains.
         seconds: time spent training.
         totals: sums over all steps: pairs, texts, tokens, texts cut, tokens lost.
     """
@@ -38,6 +39,7 @@ class Progress:
     best_step: int | None = None
     best_score: float | None = None
     best_fingerprint: str | None = None
+    best_vision_fingerprint: str | None = None
     seconds: float = 0.0
     totals: dict[str, int] = field(default_factory=dict)
 

@@ -52,16 +52,19 @@ class TrainConfig(BaseModel):
         epochs: how often each image is seen.
         max_steps: ends the run, and its cosine, earlier.
         batch_size: images a step, over all processes together.
+        train_vision: the vision tower and its projection train too, from the images themselves,
+            with the same optimiser, rate and schedule; otherwise the image vectors stay.
         learning_rate: the highest, after the warm-up.
         warmup_steps: at most a tenth of the run is used.
-        weight_decay: none on norms, biases and embeddings.
+        weight_decay: none on norms, biases, embeddings and tokens that are learned (class token).
         betas: of AdamW.
         clip_norm: largest norm of the gradient.
         temperature: fixed; below 0.01 it acts as 0.01.
         tokens: token budgets by field; more than the encoder can read acts as its limit.
         precision: of the forward pass; `auto` is bf16 on CUDA and fp32 elsewhere. Weights, loss
             and optimiser are fp32 always.
-        pass_tokens: most tokens of one forward pass, padding included.
+        pass_tokens: most tokens of one forward pass, padding included; an image that is trained
+            from counts its patches.
         held_tokens: a step with more tokens runs each pass twice, so that no more activations are
             held than those of one pass; lower it where memory runs out.
         validation_split: used if the collection has it.
@@ -79,6 +82,7 @@ class TrainConfig(BaseModel):
     epochs: PositiveInt = 10
     max_steps: PositiveInt | None = None
     batch_size: Annotated[int, Field(ge=2)] = 256
+    train_vision: bool = False
 
     learning_rate: PositiveFloat = 1e-5
     warmup_steps: NonNegativeInt = 500

@@ -4,11 +4,12 @@ The loss needs the vectors of all texts of the batch at once, but the activation
 not be held at once (GradCache, arXiv 2101.06983): vectors first, the gradient of the loss with
 respect to them next, and then each forward pass again with gradients, one at a time. Where all
 passes fit into memory the second run is spared. Several processes share the texts: each sees the
-vectors of all, and carries back the gradient of its own.
+vectors of all, and carries back the gradient of its own. Where the vision tower trains too, the
+images go the same way.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from paragrain.training.batches import Batch
 from paragrain.training.config import TrainConfig
 from paragrain.training.distributed import Processes
 from paragrain.training.losses import contrastive_loss
+from paragrain.training.optimisation import trained_parameters
 from paragrain.training.supervision import Text
 
 
@@ -67,15 +69,19 @@ def accumulate_gradients(
     batch: Batch,
     config: TrainConfig,
     *,
+    pixels: Sequence[Tensor] | None = None,
     processes: Processes | None = None,
     randomness: int = 0,
 ) -> StepReport:
-    """Add the gradient of the batch's loss to the text parameters of `model`.
+    """Add the gradient of the batch's loss to the parameters of `model` that train.
 
     Args:
-        model: in training mode; its text parameters ask for gradients.
+        model: in training mode; what trains asks for gradients.
         batch: the whole batch, the same in every process.
         config: temperature, token budgets, precision and memory.
+        pixels: float32 `[3, H, W]` of each image in this process's part of the batch. If given,
+            image vectors are made of them, in place of those of the batch, and the vision tower
+            gets its gradient too.
         processes: those that share the work; alone if not given.
         randomness: the number that dropout depends on, with the process.
     """
@@ -84,34 +90,36 @@ def accumulate_gradients(
     mine = processes.part(len(batch.texts))
     cut = tokenize(model, batch.texts[mine], config)
     lengths = np.array([len(row) for row in cut.ids], dtype=int)
-    costs = np.maximum(lengths, model.padded_to)
-    passes = length_batches(costs, config.pass_tokens)
-    padded = sum(len(rows) * int(costs[rows].max()) for rows in passes)
-    hold = padded <= config.held_tokens
+    key = f"{config.seed}/{randomness}/{processes.index}"
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=mixed(config, device))
 
-    def forward(rows: np.ndarray) -> Tensor:
-        """Vectors `[n, D]` of one pass."""
+    def of_texts(rows: np.ndarray) -> Tensor:
         ids, mask = pad([cut.ids[row] for row in rows], model.pad_id)  # [n, longest]
-        with torch.autocast(device.type, torch.bfloat16, enabled=mixed(config, device)):
+        with autocast:
             return model.text_features(ids.to(device), mask.to(device))
 
-    with _seeded(f"{config.seed}/{randomness}/{processes.index}", device):
-        states, parts = [], []
-        with torch.set_grad_enabled(hold):
-            for rows in passes:
-                states.append(_random_state(device))
-                parts.append(forward(rows))
-        vectors = _in_order(parts, passes, model)  # [n, D]
-        everyone = processes.gather_parts(vectors.detach(), len(batch.texts))  # [N, D]
-        losses, gradient = _loss_gradient(batch, everyone, config.temperature)
-        gradient = gradient[mine]  # [n, D]
-        if hold and passes:
-            vectors.backward(gradient)
-        elif not hold:
-            for rows, state in zip(passes, states, strict=True):
-                _set_random_state(state, device)  # the same dropout as in the first run
-                forward(rows).backward(gradient[torch.from_numpy(rows).to(device)])
-    processes.sum_gradients(model.text_parameters().values())
+    def of_images(rows: np.ndarray) -> Tensor:
+        assert pixels is not None
+        with autocast:
+            return model.image_features(torch.stack([pixels[row] for row in rows]).to(device))
+
+    costs = np.maximum(lengths, model.padded_to)
+    texts = _Tower(model, of_texts, costs, config.pass_tokens, config.held_tokens, key)
+    text_vectors = processes.gather_parts(texts.vectors(), len(batch.texts))  # [N, D]
+    if pixels is None:
+        losses, (gradient,) = _loss_gradients(batch, text_vectors, None, config.temperature)
+    else:
+        costs = np.full(len(pixels), patches(model, pixels))
+        left = config.held_tokens - texts.held
+        images = _Tower(model, of_images, costs, config.pass_tokens, left, f"{key}/images")
+        vectors = processes.gather_parts(images.vectors(), len(batch.images))  # [B, D]
+        losses, (gradient, image_gradient) = _loss_gradients(
+            batch, text_vectors, vectors, config.temperature
+        )
+        images.backward(image_gradient[processes.part(len(batch.images))])
+    texts.backward(gradient[mine])
+    trained = trained_parameters(model, vision=pixels is not None)
+    processes.sum_gradients(trained.values())
 
     sizes = torch.tensor([lengths.sum(), cut.texts_cut, cut.tokens_lost], device=device)
     tokens, texts_cut, tokens_lost = processes.sum_(sizes).tolist()
@@ -119,32 +127,99 @@ def accumulate_gradients(
     return StepReport(*losses, pairs, len(batch.texts), tokens, texts_cut, tokens_lost)
 
 
+def patches(model: ImageTextEncoder, pixels: Sequence[Tensor]) -> int:
+    """Tokens that the vision tower makes of one image: its patches and one more; 1 without any."""
+    if not pixels:
+        return 1
+    side = int(model.vision_settings().get("patch_size", 16))
+    _, height, width = pixels[0].shape
+    return (height // side) * (width // side) + 1
+
+
+class _Tower:
+    """One tower's passes over this process's texts or images: run once, or twice to save memory.
+
+    Args:
+        model: whose tower it is.
+        forward: the vectors `[n, D]` of one pass over some rows.
+        costs: tokens of each row `[n]`, padding included.
+        pass_tokens: most tokens of a pass.
+        held_tokens: with more tokens than these, activations are made a second time.
+        key: what dropout depends on.
+    """
+
+    def __init__(
+        self,
+        model: ImageTextEncoder,
+        forward: Callable[[np.ndarray], Tensor],
+        costs: np.ndarray,
+        pass_tokens: int,
+        held_tokens: int,
+        key: str,
+    ) -> None:
+        self._model, self._forward, self._key = model, forward, key
+        self._passes = length_batches(costs, pass_tokens)
+        padded = sum(len(rows) * int(costs[rows].max()) for rows in self._passes)
+        self._hold = padded <= held_tokens
+        self.held = padded if self._hold else 0
+
+    def vectors(self) -> Tensor:
+        """The vectors of all rows in their order `[n, D]`, by themselves without gradients."""
+        device = self._model.device
+        self._states, parts = [], []
+        with _seeded(self._key, device), torch.set_grad_enabled(self._hold):
+            for rows in self._passes:
+                self._states.append(_random_state(device))
+                parts.append(self._forward(rows))
+            self._vectors = _in_order(parts, self._passes, self._model)
+        return self._vectors.detach()
+
+    def backward(self, gradient: Tensor) -> None:
+        """Add what follows from the gradient `[n, D]` of the vectors to the parameters."""
+        device = self._model.device
+        if self._hold and self._passes:
+            self._vectors.backward(gradient)
+        elif not self._hold:
+            with _seeded(self._key, device):
+                for rows, state in zip(self._passes, self._states, strict=True):
+                    _set_random_state(state, device)  # the same dropout as in the first run
+                    self._forward(rows).backward(gradient[torch.from_numpy(rows).to(device)])
+
+
 def mixed(config: TrainConfig, device: torch.device) -> bool:
     """Whether the forward pass runs in bf16; the weights, loss and optimiser are fp32 always."""
     return config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
 
 
-def _loss_gradient(
-    batch: Batch, vectors: Tensor, temperature: float
-) -> tuple[tuple[float, float, float], Tensor]:
-    """The losses of a batch, and the gradient `[N, D]` with respect to its text vectors."""
-    images, groups, text_image, negative = (
-        torch.from_numpy(array).to(vectors.device)
+def _loss_gradients(
+    batch: Batch, texts: Tensor, images: Tensor | None, temperature: float
+) -> tuple[tuple[float, float, float], tuple[Tensor, ...]]:
+    """The losses of a batch, and its gradients with respect to vectors.
+
+    Args:
+        batch: with the image vectors, if `images` is not given.
+        texts: `[N, D]`; they get a gradient `[N, D]`.
+        images: `[B, D]`; if given they get a gradient `[B, D]` too.
+        temperature: see `contrastive_loss`.
+    """
+    frozen, groups, text_image, negative = (
+        torch.from_numpy(array).to(texts.device)
         for array in (batch.images, batch.groups, batch.text_image, batch.negative)
     )
-    vectors = vectors.float().requires_grad_()
+    texts = texts.float().requires_grad_()
+    wanted = [texts] if images is None else [texts, images.float().requires_grad_()]
     loss = contrastive_loss(
-        images,
-        vectors[~negative],
+        frozen if images is None else wanted[1],
+        texts[~negative],
         text_image[~negative],
-        negatives=vectors[negative],
+        negatives=texts[negative],
         negative_image=text_image[negative],
         groups=groups,
         temperature=temperature,
     )
-    (gradient,) = torch.autograd.grad(loss.total, vectors)
+    gradients = torch.autograd.grad(loss.total, wanted)
     total, image_to_text, text_to_image = torch.stack(loss).tolist()
-    return (total, image_to_text, text_to_image), gradient
+    return (total, image_to_text, text_to_image), gradients
 
 
 def _in_order(parts: list[Tensor], passes: list[np.ndarray], model: ImageTextEncoder) -> Tensor:

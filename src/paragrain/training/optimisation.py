@@ -6,7 +6,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from paragrain.encoders.base import ImageTextEncoder
+from paragrain.training.checkpoints import distinct
 from paragrain.training.config import TrainConfig
+
+
+def trained_parameters(model: ImageTextEncoder, *, vision: bool) -> dict[str, nn.Parameter]:
+    """What trains of a `trainable_copy`: its text side, with `vision` its image side too.
+
+    By the names in the checkpoint; tied parameters under their first name only.
+    """
+    named = dict(model.text_parameters())
+    if vision:
+        tensors = model.vision_tensors()
+        named |= {name: t for name, t in tensors.items() if isinstance(t, nn.Parameter)}
+    return distinct(named)
 
 
 def make_optimizer(parameters: dict[str, nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
@@ -38,8 +52,12 @@ def decay_groups(parameters: dict[str, nn.Parameter], weight_decay: float) -> li
 
 
 def decays(name: str, parameter: nn.Parameter) -> bool:
-    """Whether weight decay applies: to the matrices that are no embedding tables."""
-    return parameter.ndim >= 2 and "embed" not in name
+    """Whether weight decay applies: to the matrices that are no embeddings, nor learned tokens.
+
+    Patch, position and class embeddings of vision towers are named so; SigLIP's pooling token is
+    called probe.
+    """
+    return parameter.ndim >= 2 and not any(part in name for part in ("embed", "probe"))
 
 
 def warmup_steps(steps: int, config: TrainConfig) -> int:

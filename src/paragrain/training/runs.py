@@ -3,7 +3,7 @@
 run.yaml         recipe, settings, data and encoder: enough to repeat the run
 metrics.jsonl    the curve, one line a step, and one for each validation
 results.json     written last: a run that has it is finished
-checkpoint/      the best text encoder: a complete Hugging Face folder
+checkpoint/      the best encoder: a complete Hugging Face folder
 last/            state for resume
 """
 
@@ -20,7 +20,7 @@ import yaml
 
 from paragrain.collection import Collection
 from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.loading import SHIPPED, load_encoder
+from paragrain.encoders.loading import lasting_name, load_encoder
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_text
 from paragrain.training.checkpoints import MetricsLog
@@ -115,7 +115,7 @@ def describe_run(
             "fingerprint": collection.fingerprint,
         },
         "encoder": {
-            "name": _where(encoder.name),
+            "name": lasting_name(encoder.name),
             "vision_fingerprint": encoder.vision_fingerprint,
             "text_fingerprint": encoder.text_fingerprint,
         },
@@ -128,13 +128,6 @@ def describe_run(
             "threads": torch.get_num_threads(),
         },
     }
-
-
-def _where(name: str) -> str:
-    """A name that finds the encoder from any directory."""
-    path, at, positions = name.partition("@")  # a stretched CLIP is FOLDER@248
-    is_local = path not in SHIPPED and Path(path).exists()
-    return f"{Path(path).resolve()}{at}{positions}" if is_local else name
 
 
 def check_folder(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> None:
@@ -189,7 +182,9 @@ def difference(old: dict[str, Any], new: dict[str, Any]) -> str:
 
 def _essence(settings: dict[str, Any]) -> dict[str, Any]:
     """What decides the numbers of a run: not names, paths and versions."""
-    essence = {k: v for k, v in settings["config"].items() if k not in _ONLY_CONVENIENCE}
+    # A run of an older release does not name the settings that came after it.
+    config = TrainConfig().settings() | settings["config"]
+    essence = {k: v for k, v in config.items() if k not in _ONLY_CONVENIENCE}
     for part, keys in {
         "recipe": ("positives", "negatives"),
         "collection": ("fingerprint",),

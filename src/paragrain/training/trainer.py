@@ -1,5 +1,7 @@
 """Training: the text encoder and its projection learn, everything else stays as it is.
 
+(With `train_vision` the vision tower and its projection learn too.)
+
 `train` prepares a run and `_Trainer` takes its steps. All that a step does follows from the data,
 the seed and its number, so a run that was killed goes on with the same curve.
 """
@@ -7,17 +9,22 @@ the seed and its number, so a run that was killed goes on with the same curve.
 import math
 import sys
 import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.loading import load_encoder
+from paragrain.encoders.pair import PairEncoder
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_json
 from paragrain.progress import progress_bar
@@ -25,14 +32,19 @@ from paragrain.training.batches import Schedule, TrainingSet
 from paragrain.training.checkpoints import (
     MetricsLog,
     Progress,
-    distinct,
     load_progress,
     save_progress,
 )
 from paragrain.training.config import TrainConfig, make_config
 from paragrain.training.distributed import Processes
 from paragrain.training.gradients import StepReport, accumulate_gradients
-from paragrain.training.optimisation import learning_rate, make_optimizer, warmup_steps
+from paragrain.training.optimisation import (
+    learning_rate,
+    make_optimizer,
+    trained_parameters,
+    warmup_steps,
+)
+from paragrain.training.pictures import Pictures
 from paragrain.training.runs import Run, begin_run, check_folder, describe_run, difference
 from paragrain.training.supervision import Recipe, load_recipe
 from paragrain.training.validation import Validation
@@ -49,7 +61,7 @@ def train(
     show: bool = True,
     **overrides: Any,
 ) -> Run:
-    """Fine-tune the text side of an encoder on the texts of a collection.
+    """Fine-tune the text side of an encoder (or both sides) on the texts of a collection.
 
     A folder that holds the same run unfinished is continued, and finished is given back.
 
@@ -74,6 +86,11 @@ def train(
     recipe = load_recipe(recipe)
     if config.precision == "bf16" and encoder.device.type == "cpu":
         raise UsageError("bf16 is hundreds of times slower than fp32 on a CPU: use precision fp32")
+    if config.train_vision and isinstance(encoder, PairEncoder):
+        raise UsageError(
+            f"the image side of {encoder.name} stays as it is, since it is a pair: train without "
+            "train_vision, or start from a BLIP, CLIP or SigLIP"
+        )
     processes = Processes.join(encoder.device)
     show = show and processes.main
     folder = Path(out) if out is not None else Path("runs") / f"{recipe.name}-seed{config.seed}"
@@ -90,8 +107,12 @@ def train(
     if processes.main:
         begin_run(folder, settings, overwrite=overwrite)
     processes.wait()
-    model = encoder.trainable_copy().train()
-    parameters = distinct(model.text_parameters())
+    model = encoder.trainable_copy(vision=config.train_vision).train()
+    parameters = trained_parameters(model, vision=config.train_vision)
+    pictures = None
+    if config.train_vision:
+        ids = [record.id for record in data.records]
+        pictures = Pictures(collection, model, config.split, ids, folder, show=show)
     trainer = _Trainer(
         run=run,
         config=config,
@@ -105,6 +126,7 @@ def train(
             len(data), config.batch_size, config.epochs, config.max_steps, config.seed
         ),
         processes=processes,
+        pictures=pictures,
     )
     failed = [*images.failed, *(validation.failed if validation else [])]
     trainer.results["images_failed"] = [list(failure) for failure in failed]
@@ -142,6 +164,7 @@ class _Trainer:
     optimizer: torch.optim.AdamW
     schedule: Schedule
     processes: Processes
+    pictures: Pictures | None
     progress: Progress = field(default_factory=Progress)
     results: dict[str, Any] = field(default_factory=dict)
 
@@ -165,10 +188,13 @@ class _Trainer:
         pairs = self.data.report["pairs"] * self.schedule.steps // self.schedule.steps_per_epoch
         title = f"training {self.recipe.name}"
         saved = time.monotonic()
-        with progress_bar(title, pairs, unit="pairs", show=show) as advance:
+        with (
+            progress_bar(title, pairs, unit="pairs", show=show) as advance,
+            closing(self._pixels()) as pixels,
+        ):
             advance(self.progress.totals.get("pairs", 0))
             for step in range(self.progress.step, self.schedule.steps):
-                report = self._step(step)
+                report = self._step(step, pixels)
                 advance(report.pairs, f"loss {report.loss:.3f}")
                 if self.schedule.ends_epoch(step):
                     self._end_epoch(step)
@@ -178,7 +204,23 @@ class _Trainer:
                 saved = time.monotonic()
         self._finish(notes)
 
-    def _step(self, step: int) -> StepReport:
+    def _pixels(self) -> Generator[list[torch.Tensor] | None, None, None]:
+        """For each step to come, the pixels of this process's images; `None` for frozen vision."""
+        steps = range(self.progress.step, self.schedule.steps)
+        if self.pictures is None:
+            yield from (None for _ in steps)
+            return
+        rows = (row for step in steps for row in self._own_rows(step))
+        stream = self.pictures.stream(rows, self.config.batch_size)
+        for step in steps:
+            yield list(islice(stream, len(self._own_rows(step))))
+
+    def _own_rows(self, step: int) -> np.ndarray:
+        """The images of a step that this process encodes."""
+        rows = self.schedule.rows(step)
+        return rows[self.processes.part(len(rows))]
+
+    def _step(self, step: int, pixels: Iterator[list[torch.Tensor] | None]) -> StepReport:
         """One step of AdamW on one batch; the weights are touched only if all is finite."""
         began = time.perf_counter()
         epoch = self.schedule.epoch(step)
@@ -188,7 +230,12 @@ class _Trainer:
             group["lr"] = rate
         self.optimizer.zero_grad()
         report = accumulate_gradients(
-            self.model, batch, self.config, processes=self.processes, randomness=step
+            self.model,
+            batch,
+            self.config,
+            pixels=next(pixels),
+            processes=self.processes,
+            randomness=step,
         )
         limit = self.config.clip_norm or math.inf
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), limit))
@@ -246,6 +293,8 @@ class _Trainer:
                 self.progress.best_step = step + 1
                 self.progress.best_score = score
                 self.progress.best_fingerprint = self.model.text_fingerprint
+                if self.config.train_vision:
+                    self.progress.best_vision_fingerprint = self.model.vision_fingerprint
         self.processes.wait()
 
     def _save(self) -> None:
@@ -272,13 +321,16 @@ class _Trainer:
                 "data": self.data.report,
                 **self.results,
                 "totals": progress.totals,
-                "token_budgets": {name: self._budget(name) for name in self.recipe.fields},
+                "token_budgets": {name: self._budget(name) for name in self.recipe.budgets},
                 "seconds": round(progress.seconds, 3),
                 "pairs_per_second": round(progress.totals["pairs"] / progress.seconds, 1),
                 "seed": self.config.seed,
                 "collection": {**settings["collection"], "split": self.config.split},
                 "start": settings["encoder"],
+                "train_vision": self.config.train_vision,
                 "text_fingerprint": progress.best_fingerprint,
+                "vision_fingerprint": progress.best_vision_fingerprint
+                or settings["encoder"]["vision_fingerprint"],
                 "code_version": metadata.version("paragrain"),
                 "notes": notes,
             }
@@ -298,11 +350,13 @@ class _Trainer:
         steps, warmup = self.schedule.steps, warmup_steps(self.schedule.steps, self.config)
         if warmup < self.config.warmup_steps:
             notes.append(f"the warm-up is {warmup} steps, since the run has only {steps}")
-        for name in self.recipe.fields:
+        for name in self.recipe.budgets:
             asked = getattr(self.config.tokens, name)
             if self._budget(name) < asked:
                 limit = self.model.max_tokens
                 notes.append(f"{name} is cut at {limit} tokens, not {asked}: the encoder's limit")
+        if self.config.train_vision:
+            notes.append("the vision tower trains too, so that image vectors change with the run")
         if self.validation is None:
             notes.append("there are no texts to validate on, so the last weights are the best")
         if len(self.data) < self.config.batch_size:

@@ -3,7 +3,7 @@
 It is the evaluation of `paragrain.evaluation`, on the split and fields that the settings name.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from paragrain.encoders.base import ImageTextEncoder, Tokens
 from paragrain.errors import UsageError
 from paragrain.evaluation.benchmark import Benchmark, fields_with_texts
 from paragrain.training.config import TrainConfig
+from paragrain.training.pictures import embed_anew
 
 
 @dataclass(frozen=True, eq=False)
 class Validation:
     """The images of the validation split and their texts, tokenised once, field by field."""
 
+    collection: Collection
     benchmarks: dict[str, tuple[Benchmark, Tokens]]
     batch_tokens: int
 
@@ -54,7 +56,7 @@ class Validation:
             benchmark = Benchmark.load(collection, encoder, field, split=split, show=show)
             budget = config.tokens.of(field, encoder.max_tokens)
             benchmarks[field] = (benchmark, benchmark.tokenize(encoder, budget))
-        return cls(benchmarks, config.pass_tokens) if benchmarks else None
+        return cls(collection, benchmarks, config.pass_tokens) if benchmarks else None
 
     @property
     def failed(self) -> list[tuple[str, str]]:
@@ -64,10 +66,20 @@ class Validation:
         )
 
     def measure(self, encoder: ImageTextEncoder) -> dict[str, Any]:
-        """Recall of each field, and `score`: the mean R@1 (%) of both directions and all fields."""
+        """Recall of each field, and `score`: the mean R@1 (%) of both directions and all fields.
+
+        Where vision has trained since the start, the images are embedded anew.
+        """
         fields: dict[str, Any] = {}
         firsts: list[float] = []
+        vision = encoder.vision_fingerprint
+        anew: np.ndarray | None = None
         for field, (benchmark, tokens) in self.benchmarks.items():
+            if vision != benchmark.vision_fingerprint:
+                if anew is None:  # all fields have the same images: those of the split
+                    anew = embed_anew(self.collection, encoder, benchmark.split, benchmark.ids)
+                # Ranks on the way are kept beside cached vectors, of which these are none.
+                benchmark = replace(benchmark, images=anew, vision_fingerprint=vision, cache=None)
             scores = benchmark.score(encoder, tokens, batch_tokens=self.batch_tokens)
             fields[field] = scores.as_dict()
             strict = scores.strict

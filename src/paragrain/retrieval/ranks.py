@@ -103,6 +103,7 @@ def exact_ranks(
     *,
     groups: Any = None,
     tile: tuple[int, int] | None = None,
+    leading: int | None = None,
     resume: Path | None = None,
     show: bool = False,
 ) -> Ranks:
@@ -117,6 +118,9 @@ def exact_ranks(
             `group_numbers` makes them from names.
         tile: images and texts scored at once; None for the device's own choice. It bounds the
             memory and changes no result.
+        leading: on the CPU, the number of leading dimensions that first rule out pairs which
+            cannot matter (see `bounded`); None to choose it on a sample, 0 to score every pair.
+            It changes no result.
         resume: a file that keeps the counts every half minute and goes in the end, so that a call
             that was killed goes on when it is made again with the same vectors.
         show: show a progress bar.
@@ -156,7 +160,13 @@ def exact_ranks(
             places = (layout.image_order, layout.text_order, judgements[-1].first)
             saved = Saved(resume, [images, texts, *places, judgements[-1].last])
         with progress_bar("ranking", len(images), unit="images", show=show) as advance:
-            count_tiles(images, texts, judgements, tile=_tile(tile), advance=advance, saved=saved)
+            count_tiles(
+                *(images, texts, judgements),
+                tile=_tile(tile),
+                advance=advance,
+                saved=saved,
+                leading=leading,
+            )
         if saved is not None:
             saved.remove()
 

@@ -8,12 +8,14 @@ a CUDA device, torch. Nothing of the size images x texts ever exists.
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from paragrain.retrieval import kernel
+from paragrain.retrieval.bounded import RARE, Bound, choose_bound
 from paragrain.retrieval.saved import Saved
 from paragrain.retrieval.vectors import Vectors, on_host
 
@@ -21,6 +23,7 @@ HOST_TILE = (1024, 4096)
 DEVICE_TILE = (8192, 32768)
 """Images x texts in a tile: 16 MB of scores on the CPU, 1 GB on a CUDA device."""
 
+_TRIAL = 16  # tiles after which bounds are dropped if they have settled fewer than half
 _LEAST_SHARE = 64  # rows below which waking another thread costs more than it brings
 
 
@@ -80,6 +83,7 @@ def count_tiles(
     tile: tuple[int, int] | None,
     advance: Callable[[int], None],
     saved: Saved | None = None,
+    leading: int | None = None,
 ) -> None:
     """Fill the counts of `judgements`, each of which must hold every right pair of those before it.
 
@@ -89,6 +93,7 @@ def count_tiles(
         tile: images and texts in a tile; None for the device's own choice.
         advance: called with the number of images done.
         saved: keeps the counts on the way; for the CPU alone, a card is done in seconds.
+        leading: dimensions by which pairs are ruled out, on the CPU; None to choose, 0 for none.
     """
     height, width = tile or (DEVICE_TILE if isinstance(images, torch.Tensor) else HOST_TILE)
     height, width = min(height, len(images)), min(width, len(texts))
@@ -113,7 +118,11 @@ def count_tiles(
                     saved.save(counts, done)
                 advance(rows)
 
-            _walk(images, texts, (height, width), np.matmul, room, host, advance_and_save, done)
+            walk: Callable[..., None] = _walk
+            bound = choose_bound(on_host(images), on_host(texts), judgements[0], leading)
+            if bound is not None:
+                walk = partial(_walk_bounded, bound)
+            walk(images, texts, (height, width), np.matmul, room, host, advance_and_save, done)
             tallies = host
     for tally in tallies:
         tally.finish()
@@ -136,6 +145,38 @@ def _walk(
             multiply(images[rows], texts[columns].T, out=scores)
             for tally in tallies:
                 if tally.judgement.asks(rows, columns):
+                    tally.add(scores, rows, columns)
+        advance(rows.stop - rows.start)
+
+
+def _walk_bounded(
+    bound: Bound,
+    images: np.ndarray,
+    texts: np.ndarray,
+    tile: tuple[int, int],
+    multiply: Callable[..., Any],
+    buffer: np.ndarray,
+    tallies: Sequence["_HostTally"],
+    advance: Callable[[int], None],
+    start: int = 0,
+) -> None:
+    """`_walk` with the same counts; only tiles that bounds leave unsettled are scored in full."""
+    tried = failed = 0
+    for rows in spans(len(images), tile[0], start):
+        if failed * 2 > tried >= _TRIAL:
+            _walk(images, texts, tile, multiply, buffer, tallies, advance, rows.start)
+            return
+        for columns in spans(len(texts), tile[1]):
+            shape = (rows.stop - rows.start, columns.stop - columns.start)
+            scores = buffer[: shape[0] * shape[1]].reshape(shape)
+            asked = [tally for tally in tallies if tally.judgement.asks(rows, columns)]
+            multiply(bound.images[rows], bound.texts[columns].T, out=scores)
+            vectors = (images[rows], texts[columns])
+            unsettled = [t for t in asked if not t.settle(scores, bound, vectors, rows, columns)]
+            tried, failed = tried + 1, failed + bool(unsettled)
+            if unsettled:
+                multiply(vectors[0], vectors[1].T, out=scores)
+                for tally in unsettled:
                     tally.add(scores, rows, columns)
         advance(rows.stop - rows.start)
 
@@ -164,6 +205,40 @@ class _HostTally:
         else:
             list(self.pool.map(work, parts, counts))
         self.text_counts[:, columns] += counts.sum(axis=0, dtype=np.uint32)
+
+    def settle(
+        self,
+        upper: np.ndarray,
+        bound: Bound,
+        vectors: tuple[np.ndarray, np.ndarray],
+        rows: slice,
+        columns: slice,
+    ) -> bool:
+        """Count from upper bounds; False, with nothing counted, if the scores are needed."""
+        parts = list(spans(len(upper), max(-(-len(upper) // self.threads), _LEAST_SHARE)))
+        image_counts = np.zeros((2, len(upper)), np.uint32)
+        text_counts = np.zeros((len(parts), 2, upper.shape[1]), np.uint32)
+        image_low, image_high, text_low, text_high = self.bounds
+
+        def work(part: slice, counts: np.ndarray) -> bool:
+            own = slice(rows.start + part.start, rows.start + part.stop)
+            right = self.judgement
+            kernel.erase(upper[part], right.first[own], right.last[own], columns.start)
+            few = upper[part].size // RARE
+            scored, still_open = kernel.settle(
+                *(upper[part], vectors[0][part], vectors[1]),
+                *(bound.images[own, -1], bound.texts[columns, -1]),
+                *(image_low[own], image_high[own], text_low[columns], text_high[columns]),
+                *(bound.slack, bound.margin, few, 0),
+                *(image_counts[0, part], image_counts[1, part], counts[0], counts[1]),
+            )
+            return still_open == 0 and scored <= few
+
+        settled = all(list(self.pool.map(work, parts, text_counts)))
+        if settled:
+            self.image_counts[:, rows] += image_counts
+            self.text_counts[:, columns] += text_counts.sum(axis=0, dtype=np.uint32)
+        return settled
 
     def _count(
         self, scores: np.ndarray, images: slice, texts: slice, text_counts: np.ndarray

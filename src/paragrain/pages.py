@@ -149,20 +149,3 @@ def picture(data: bytes, media_type: str, alt: str, *, right: bool = False) -> s
     source = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
     mark = " class=right" if right else ""
     return f'<img{mark} src="{source}" alt="{text(alt)}" title="{text(alt)}">'
-
-
-def curves(budgets: Sequence[int], lines: Mapping[str, Sequence[float]], *, title: str) -> "Figure":
-    """Recall@1 in percent against the token budget, one line a model."""
-    from matplotlib.figure import Figure
-
-    drawing = Figure(figsize=(6.4, 3.8))
-    axes = drawing.subplots()
-    for (name, values), colour in zip(lines.items(), COLOURS, strict=False):
-        axes.plot(budgets, values, marker="o", color=colour, label=name)
-    axes.set_xlabel("tokens read of each text")
-    axes.set_ylabel("Recall@1, %")
-    axes.set_title(title, fontsize=11)
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
-    return drawing

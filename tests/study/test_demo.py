@@ -22,7 +22,7 @@ def test_every_model_is_measured_on_every_benchmark(result: DemoResult) -> None:
     assert list(result.scores) == ["BLIP0", "C1", "C4", "C5"]
     assert all(list(of_model) == list(demo.BENCHMARKS) for of_model in result.scores.values())
     assert len(result.table()) == 2 + 4
-    assert {len(curve) for c in result.curves.values() for curve in c.values()} == {7}
+    assert {len(curve.mean) for c in result.curves.values() for curve in c.values()} == {7}
 
 
 def test_training_changed_the_text_side_alone(result: DemoResult) -> None:

@@ -12,6 +12,7 @@ from paragrain.cli import (
     import_,
     pretrain,
     search,
+    study,
     train,
 )
 
@@ -52,4 +53,5 @@ app.command("compare")(compare.compare)
 app.command("audit")(audit.audit)
 app.command("search")(search.search)
 app.command("pretrain")(pretrain.pretrain)
+app.add_typer(study.app, name="study")
 app.command("demo")(demo.demo)

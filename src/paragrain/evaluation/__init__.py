@@ -2,7 +2,13 @@
 
 from paragrain.evaluation.benchmark import Benchmark
 from paragrain.evaluation.compare import Comparison, compare
-from paragrain.evaluation.evaluate import evaluate, split_of, sweep, sweep_benchmark
+from paragrain.evaluation.evaluate import (
+    evaluate,
+    load_benchmark,
+    split_of,
+    sweep,
+    sweep_benchmark,
+)
 from paragrain.evaluation.parts import with_parts
 from paragrain.evaluation.plots import save_sweep_figure, sweep_figure
 from paragrain.evaluation.protocols import Protocol, load_protocol, protocols
@@ -27,6 +33,7 @@ __all__ = [
     "compare",
     "evaluate",
     "figure_path",
+    "load_benchmark",
     "load_protocol",
     "load_result",
     "protocols",

@@ -91,20 +91,35 @@ def sweep(
     normalise_text("", normalise)
     cut = cut or (rules.cut if rules else CUT)
     check_cut(cut)
-    texts = texts or (rules.texts if rules else TEXTS)
-    split = split_of(collection, split, protocol)
-    benchmark = Benchmark.load(
-        collection,
-        encoder,
-        texts,
-        split=split,
-        ids=rules.ids(collection, split) if rules else None,
-        one_to_one=rules is not None and rules.one_to_one,
-        show=show,
+    benchmark = load_benchmark(
+        collection, encoder, texts=texts, split=split, protocol=protocol, show=show
     )
     ways = {"normalise": normalise, "cut": cut}
     return sweep_benchmark(
         benchmark, collection, encoder, budgets, protocol=rules, show=show, **ways
+    )
+
+
+def load_benchmark(
+    collection: Collection,
+    encoder: ImageTextEncoder,
+    *,
+    texts: str | None = None,
+    split: str | None = None,
+    protocol: str | None = None,
+    show: bool = False,
+) -> Benchmark:
+    """What `evaluate` would rank, given the same."""
+    rules = load_protocol(protocol) if protocol else None
+    split = split_of(collection, split, protocol)
+    return Benchmark.load(
+        collection,
+        encoder,
+        texts or (rules.texts if rules else TEXTS),
+        split=split,
+        ids=rules.ids(collection, split) if rules else None,
+        one_to_one=rules is not None and rules.one_to_one,
+        show=show,
     )
 
 

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ from paragrain import pages
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.evaluation import Benchmark, Result, sweep_benchmark
+from paragrain.evaluation.stored import DIRECTIONS
 from paragrain.files import replacing, write_json, write_text
 from paragrain.images import media_type
 from paragrain.progress import progress_bar
 from paragrain.search import search
 from paragrain.sources import import_scenes
 from paragrain.sources.scenes.world import FAMILY
+from paragrain.study.figures import Band, draw_curves
 from paragrain.training import train
 
 if TYPE_CHECKING:
@@ -55,14 +58,14 @@ class DemoResult:
     Attributes:
         seed: of the world and the training.
         scores: results by model and benchmark.
-        curves: R@1 (%) by model and direction at `BUDGETS`.
+        curves: R@1 (%) with its interval by model and direction at `BUDGETS`.
         report: the HTML page.
         seconds: of each part.
     """
 
     seed: int
     scores: dict[str, dict[str, Result]]
-    curves: dict[str, dict[str, list[float]]]
+    curves: dict[str, dict[str, Band]]
     report: Path
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -99,7 +102,10 @@ class DemoResult:
                 for model, results in self.scores.items()
             },
             "budgets": list(BUDGETS),
-            "curves": self.curves,
+            "curves": {
+                model: {direction: vars(band) for direction, band in lines.items()}
+                for model, lines in self.curves.items()
+            },
             "seconds": {name: round(value, 1) for name, value in self.seconds.items()},
             "report": str(self.report),
         }
@@ -173,23 +179,32 @@ def _scores(
 
 def _curves(
     models: dict[str, ImageTextEncoder], benchmark: Benchmark, world: Collection, show: bool
-) -> dict[str, dict[str, list[float]]]:
+) -> dict[str, dict[str, Band]]:
     curves = {}
     with progress_bar("cutting texts", len(CURVE_MODELS), unit="models", show=show) as advance:
         for model in CURVE_MODELS:
             results = sweep_benchmark(benchmark, world, models[model], BUDGETS)
             curves[model] = {
-                "image to text": [result.image_to_text[1] for result in results],
-                "text to image": [result.text_to_image[1] for result in results],
+                direction.replace("_", " "): _band(results, direction) for direction in DIRECTIONS
             }
             advance()
     return curves
 
 
-def _truncation(curves: dict[str, dict[str, list[float]]], direction: str) -> "Figure":
+def _band(results: Sequence[Result], direction: str) -> Band:
+    """R@1 (%) of each result with its interval."""
+    intervals = [result.intervals["strict"][direction]["R@1"] for result in results]
+    return Band(
+        [getattr(result, direction)[1] for result in results],
+        [low for low, _ in intervals],
+        [high for _, high in intervals],
+    )
+
+
+def _truncation(curves: dict[str, dict[str, Band]], direction: str) -> "Figure":
     """Recall against the number of tokens that are read, one line a model."""
     lines = {model: curve[direction] for model, curve in curves.items()}
-    return pages.curves(BUDGETS, lines, title=f"Paragraphs cut short, {direction}")
+    return draw_curves(BUDGETS, lines, title=f"Paragraphs cut short, {direction}")
 
 
 # --- The page ---------------------------------------------------------------------------------

@@ -1,0 +1,158 @@
+"""Matched pairs of a benchmark as vectors, and numbers with intervals: what analyses begin with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paragrain.encoders.base import ImageTextEncoder, encode_texts
+from paragrain.errors import UsageError
+from paragrain.evaluation import Benchmark
+from paragrain.retrieval.bootstrap import RESAMPLES, interval
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number and its 95 % percentile interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float, draws: np.ndarray) -> "Measured":
+        """From the number itself and draws [R] of it; NaN among them is left out."""
+        low, high = interval(np.asarray(draws)[:, None])[:, 0].tolist()
+        return cls(float(value), low, high)
+
+    def as_dict(self, digits: int = 4) -> dict[str, float]:
+        """Rounded, for JSON."""
+        return {name: round(value, digits) for name, value in vars(self).items()}
+
+    def text(self, digits: int = 2) -> str:
+        """Such as "0.81 (0.79 to 0.83)"."""
+        return f"{self.value:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """N images with one text each.
+
+    Attributes:
+        ids: of the images, in the order of the benchmark.
+        images, texts: float32 [N, D] unit vectors; row by row they belong together.
+        written: the N texts.
+        tokens: the token budget the texts were read with.
+    """
+
+    ids: list[str]
+    images: np.ndarray
+    texts: np.ndarray
+    written: list[str]
+    tokens: int
+
+
+def draw_rows(benchmark: Benchmark, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows [N] of images drawn without replacement, in order, and of one text of each.
+
+    Images without texts are never drawn; of several texts each is as likely. With `size` at least
+    the number of images, all are taken.
+
+    Raises:
+        UsageError: fewer than two images are asked for or have texts.
+    """
+    rng = np.random.default_rng([seed, 0])
+    images = np.unique(benchmark.text_image)
+    if min(size, len(images)) < 2:
+        raise UsageError(
+            f"a sample of {min(size, len(images))} images says nothing: draw 2 or more, from a "
+            "benchmark that has them"
+        )
+    if size < len(images):
+        images = np.sort(rng.choice(images, size, replace=False))
+    # A random order of all texts; the first of each image in it is its text.
+    order = rng.permutation(len(benchmark.text_image))
+    _, first = np.unique(benchmark.text_image[order], return_index=True)
+    text_of = dict(zip(np.unique(benchmark.text_image).tolist(), order[first], strict=True))
+    return images, np.array([text_of[row] for row in images.tolist()])
+
+
+def draw_pairs(
+    benchmark: Benchmark,
+    encoder: ImageTextEncoder,
+    *,
+    tokens: int,
+    size: int = 500,
+    seed: int = 0,
+    show: bool = False,
+) -> Pairs:
+    """Draw `size` images of a benchmark with one text each, and encode the texts.
+
+    The same seed draws the same pairs for every encoder.
+
+    Raises:
+        UsageError: as `draw_rows`, or the encoder has another vision side than the benchmark, or
+            cannot read so many tokens.
+    """
+    check_vision(benchmark, encoder)
+    images, texts = draw_rows(benchmark, size, seed)
+    written = [benchmark.texts[row] for row in texts]
+    vectors = encode_texts(encoder, written, tokens=tokens, show=show).vectors
+    ids = [benchmark.ids[row] for row in images]
+    return Pairs(ids, benchmark.images[images], vectors, written, tokens)
+
+
+def check_vision(benchmark: Benchmark, encoder: ImageTextEncoder) -> None:
+    """Refuse an encoder whose text vectors do not belong to the benchmark's image vectors.
+
+    Raises:
+        UsageError: it has another vision side.
+    """
+    if encoder.vision_fingerprint != benchmark.vision_fingerprint:
+        raise UsageError(
+            f"{encoder.name} has another vision side than the vectors of this benchmark: "
+            "load the benchmark with it"
+        )
+
+
+def image_draws(images: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
+    """float64 [R, N]: how often each of N images is in each of R draws of N with replacement."""
+    rng = np.random.default_rng([seed, 1])
+    return rng.multinomial(images, np.full(images, 1 / images), size=resamples).astype(np.float64)
+
+
+def rounded(value: Any, digits: int = 4) -> Any:
+    """Plain data for JSON: floats rounded, arrays as lists, NaN as None.
+
+    >>> rounded({"a": np.array([0.123456, np.nan]), "b": (1, "x")})
+    {'a': [0.1235, None], 'b': [1, 'x']}
+    """
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: rounded(part, digits) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(part, digits) for part in value]
+    if isinstance(value, float):
+        return None if value != value else round(value, digits)
+    return value
+
+
+def mean_over_images(
+    values: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0
+) -> list[Measured]:
+    """Mean of each column of `values` [N, C] over N images, with bootstrap intervals.
+
+    NaN stands for an image that has no such number. A column of nothing else is NaN throughout.
+    """
+    known = ~np.isnan(values)
+    filled = np.where(known, values, 0.0)
+    draws = image_draws(len(values), resamples=resamples, seed=seed)
+    with np.errstate(invalid="ignore"):
+        means = filled.sum(0) / known.sum(0)
+        drawn = (draws @ filled) / (draws @ known)
+    nothing = Measured(float("nan"), float("nan"), float("nan"))
+    return [
+        Measured.of(mean, drawn[:, column]) if known[:, column].any() else nothing
+        for column, mean in enumerate(means)
+    ]

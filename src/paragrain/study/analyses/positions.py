@@ -1,0 +1,338 @@
+"""How much each place in a text weighs, for the mechanism behind truncation curves.
+
+Two measures of a token's weight, both as shares over the words of a text (tokens that stand for no
+word are told apart):
+
+- **gradient**: length of the gradient of the cosine with the text's own image, at the vector of the
+  token as it is looked up;
+- **attention**: what the token that becomes the text's vector gives to it, mean over heads and
+  layers: [CLS] for BLIP, the end token for CLIP, the last position for SigLIP.
+
+Texts differ in length, so the weight by position is told relative to an even spread: a token that
+carries just its part of the text has 1.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from paragrain.encoders import BlipEncoder, ClipEncoder, SiglipEncoder
+from paragrain.encoders.base import ImageTextEncoder, evaluating, length_batches, pad
+from paragrain.errors import ParagrainError, UsageError
+from paragrain.evaluation import Benchmark
+from paragrain.progress import progress_bar
+from paragrain.retrieval.bootstrap import RESAMPLES
+from paragrain.study import figures
+from paragrain.study.analyses.gradients import watched
+from paragrain.study.analyses.pairs import (
+    Measured,
+    check_vision,
+    draw_rows,
+    mean_over_images,
+    rounded,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURES = ("gradient", "attention")
+BEHIND = 60
+"""Tokens that a budget of 60 would not read are "behind"."""
+
+WIDTH = 8
+"""Tokens in a bin of the profile by position."""
+
+TENTHS = 10
+_BATCH_TOKENS = 2048  # a backward pass holds every layer
+_ATTENTION = (".attention.self", ".self_attn")
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """The weight of the places of N texts.
+
+    Attributes:
+        measure: one of `MEASURES`.
+        texts: N, one of each image.
+        tokens: the budget.
+        starts: [P] first position of each bin of `WIDTH` tokens; the start token is position 0.
+        by_position: [P] mean weight of a token in the bin, 1 where it is even; over the texts that
+            reach it.
+        reach: [P] texts that reach each bin.
+        by_tenth: [10] share of each tenth of the words of a text; even is 0.1.
+        behind, behind_even: share of the mass on tokens that a budget of `BEHIND` would not read,
+            and what it would be if all tokens weighed the same.
+        mean_place: mean place of the mass from 0 (first word) to 1 (last); even is 0.5.
+        special: share of all mass on tokens that stand for no word: start and end tokens. What
+            fills a short text up is left out.
+        seed, resamples: of sample and intervals.
+    """
+
+    measure: str
+    texts: int
+    tokens: int
+    starts: list[int]
+    by_position: list[Measured]
+    reach: list[int]
+    by_tenth: list[Measured]
+    behind: Measured
+    behind_even: Measured
+    mean_place: Measured
+    special: Measured
+    seed: int
+    resamples: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return rounded(
+            {
+                name: _plain(value) if name not in ("starts", "reach") else list(value)
+                for name, value in vars(self).items()
+            }
+            | {"behind_tokens": BEHIND, "bin_width": WIDTH}
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return vars(value) if isinstance(value, Measured) else value
+
+
+def positions(
+    benchmark: Benchmark,
+    encoder: ImageTextEncoder,
+    *,
+    tokens: int,
+    measure: str = "gradient",
+    size: int = 300,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    show: bool = False,
+) -> Positions:
+    """Weigh the places of `size` texts of a benchmark, one of each image that is drawn.
+
+    The same seed draws the same texts for every model, so profiles can be laid side by side.
+
+    Raises:
+        UsageError: unknown measure, another vision side, or as `draw_rows`.
+        ParagrainError: the encoder gives no attention weights (see `can_attend`), or does not tell
+            where it looks tokens up.
+    """
+    if measure not in MEASURES:
+        raise UsageError(f"unknown measure {measure!r}: choose one of {', '.join(MEASURES)}")
+    check_vision(benchmark, encoder)
+    images, texts = draw_rows(benchmark, size, seed)
+    written = [benchmark.texts[row] for row in texts]
+    vectors = torch.from_numpy(benchmark.images[images]).to(encoder.device)
+    found = encoder.tokenize(written, tokens)
+    rows = [found.row(index) for index in range(len(found))]
+    weigh = _gradients if measure == "gradient" else _attentions
+    weights: list[np.ndarray] = [np.zeros(0)] * len(rows)
+    with progress_bar(f"weighing tokens by {measure}", len(rows), unit="texts", show=show) as step:
+        for batch in length_batches([len(row) for row in rows], _BATCH_TOKENS):
+            own = [rows[index] for index in batch]
+            ids, mask = (part.to(encoder.device) for part in pad(own, encoder.pad_id))
+            by_text = weigh(encoder, ids, mask, vectors[torch.from_numpy(batch)])
+            for place, index in enumerate(batch.tolist()):
+                weights[index] = by_text[place, : len(rows[index])]
+            step(len(batch))
+    words = [_stand_for_words(encoder, *pair) for pair in zip(written, rows, strict=True)]
+    return summarise(weights, words, measure=measure, tokens=tokens, resamples=resamples, seed=seed)
+
+
+def _stand_for_words(encoder: ImageTextEncoder, text: str, row: np.ndarray) -> np.ndarray:
+    """bool [L]: which tokens of a row stand for something in the text."""
+    spans = encoder.token_spans(text)
+    spans = spans if len(spans) <= len(row) else [*spans[: len(row) - 1], spans[-1]]
+    return np.array([end > start for start, end in spans])
+
+
+def summarise(
+    weights: Sequence[np.ndarray],
+    words: Sequence[np.ndarray],
+    *,
+    measure: str,
+    tokens: int,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Positions:
+    """Sum up the weights of N texts.
+
+    Args:
+        weights: of each text [L], at least 0, for its start token and on.
+        words: of each text bool [L]: False for tokens that stand for no word.
+        measure, tokens, resamples, seed: as in `positions`.
+
+    A start token, three words that weigh 1, 1 and 2, an end token.
+
+    >>> weights, words = np.array([4.0, 1, 1, 2, 0]), np.array([False, True, True, True, False])
+    >>> found = summarise([weights], [words], measure="gradient", tokens=8, resamples=1)
+    >>> found.special.value, found.by_position[0].value, found.mean_place.value
+    (0.5, 1.0, 0.625)
+    """
+    bins = -(-tokens // WIDTH)
+    by_position = np.full((len(weights), bins), np.nan)
+    numbers = np.full((len(weights), TENTHS + 4), np.nan)  # tenths, behind, even, place, special
+    for index, (all_weights, is_word) in enumerate(zip(weights, words, strict=True)):
+        places = np.flatnonzero(is_word)
+        total, own = all_weights.sum(), all_weights[places]
+        if not len(places) or own.sum() <= 0:
+            continue  # a text of special tokens alone, or a model that does not look
+        shares = own / own.sum()
+        binned = np.bincount(places // WIDTH, shares, bins)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            counts = np.bincount(places // WIDTH, minlength=bins)
+            by_position[index] = len(places) * binned / counts
+        # The budget keeps its end token, so the last word token read is at BEHIND - 2.
+        behind = places > BEHIND - 2
+        middle = np.arange(len(places)) / max(len(places) - 1, 1)
+        numbers[index] = [
+            *_tenths(shares),
+            shares[behind].sum(),
+            behind.mean(),
+            (shares * middle).sum() if len(places) > 1 else 0.5,
+            1 - own.sum() / total,
+        ]
+    profile = mean_over_images(by_position, resamples=resamples, seed=seed)
+    reach = (~np.isnan(by_position)).sum(0).tolist()
+    used = [place for place in range(bins) if reach[place]]
+    told = mean_over_images(numbers, resamples=resamples, seed=seed)
+    behind_share, even, mean_place, special = told[TENTHS:]
+    return Positions(
+        measure,
+        len(weights),
+        tokens,
+        [place * WIDTH for place in used],
+        [profile[place] for place in used],
+        [reach[place] for place in used],
+        told[:TENTHS],
+        behind_share,
+        even,
+        mean_place,
+        special,
+        seed,
+        resamples,
+    )
+
+
+def _tenths(shares: np.ndarray) -> np.ndarray:
+    """Shares [T] of tokens in order, as [10]: each token fills an equal part of the axis.
+
+    >>> _tenths(np.array([0.75, 0.25])).tolist()
+    [0.15, 0.15, 0.15, 0.15, 0.15, 0.05, 0.05, 0.05, 0.05, 0.05]
+    """
+    heaped = np.concatenate([[0.0], np.cumsum(shares)])
+    edges = np.linspace(0, 1, TENTHS + 1)
+    tenths: np.ndarray = np.diff(np.interp(edges, np.linspace(0, 1, len(heaped)), heaped))
+    return np.round(tenths, 12)
+
+
+# --- The weights ------------------------------------------------------------------------------
+
+
+def _gradients(
+    encoder: ImageTextEncoder, ids: torch.Tensor, mask: torch.Tensor, images: torch.Tensor
+) -> np.ndarray:
+    """[B, L]: length of the gradient of each text's cosine with its image, at each token."""
+    with watched(encoder) as leaves:
+        cosines = (encoder.text_features(ids, mask) * images).sum()
+        (gradient,) = torch.autograd.grad(cosines, leaves)
+    lengths: np.ndarray = gradient.norm(dim=-1).double().cpu().numpy()
+    return lengths
+
+
+def can_attend(encoder: ImageTextEncoder) -> str:
+    """Why an encoder's attention cannot be told, or "" if it can."""
+    if isinstance(encoder, BlipEncoder | ClipEncoder | SiglipEncoder):
+        return ""
+    return f"it is not known which token of {type(encoder).__name__} becomes the text's vector"
+
+
+def _attentions(
+    encoder: ImageTextEncoder, ids: torch.Tensor, mask: torch.Tensor, images: torch.Tensor
+) -> np.ndarray:
+    """[B, L]: what the token that becomes the vector attends to, mean over heads and layers."""
+    reason = can_attend(encoder)
+    if reason:
+        raise ParagrainError(f"attention cannot be weighed ({reason}): use the gradient")
+    seen: list[torch.Tensor] = []
+    last = mask.sum(1) - 1
+
+    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+        heads = output[1]  # [B, heads, asking, L]
+        if isinstance(encoder, BlipEncoder):
+            asking = torch.zeros_like(last)
+        elif isinstance(encoder, ClipEncoder):
+            asking = last
+        else:
+            asking = torch.full_like(last, heads.shape[2] - 1)
+        seen.append(heads.mean(1)[torch.arange(len(last), device=last.device), asking])
+
+    tower = (
+        encoder.model.text_encoder if isinstance(encoder, BlipEncoder) else encoder.model.text_model
+    )
+    with _attending(tower, keep), evaluating(encoder):
+        encoder.text_features(ids, mask)
+    weights: np.ndarray = torch.stack(seen).mean(0).double().cpu().numpy()
+    return weights
+
+
+@contextmanager
+def _attending(tower: Any, keep: Any) -> Iterator[None]:
+    """Call `keep` with what each self-attention of a text tower gives, weights included."""
+    before = tower.config._attn_implementation
+    handles = [
+        module.register_forward_hook(keep)
+        for name, module in tower.named_modules()
+        if name.endswith(_ATTENTION)
+    ]
+    if before != "eager":
+        tower.set_attn_implementation("eager")  # the faster kernels keep no weights
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        if tower.config._attn_implementation != before:
+            tower.set_attn_implementation(before)
+
+
+# --- The drawing ------------------------------------------------------------------------------
+
+
+def draw_positions(found: Mapping[str, Positions], *, least: int = 20) -> "Figure":
+    """Weight by position, and share by tenth, one line a model; 1 and 10 % are an even spread.
+
+    Args:
+        found: by model, all of one measure.
+        least: bins that fewer texts reach are not drawn.
+    """
+    drawing, (left, right) = figures.panels(2, across=1, size=(5.4, 3.3))
+    measure = next(iter(found.values())).measure
+    for index, (name, one) in enumerate(found.items()):
+        shown = [place for place, reach in enumerate(one.reach) if reach >= min(least, one.texts)]
+        middles = [one.starts[place] + (WIDTH - 1) / 2 for place in shown]
+        _line(left, middles, [one.by_position[place] for place in shown], index, name)
+        tenths = [Measured(100 * m.value, 100 * m.low, 100 * m.high) for m in one.by_tenth]
+        _line(right, [5.0 + 10 * place for place in range(TENTHS)], tenths, index, name)
+    left.axhline(1, color=figures.SOFT, linewidth=0.9)
+    right.axhline(10, color=figures.SOFT, linewidth=0.9)
+    figures.dress(left, "position of the token", f"{measure} of a token, even = 1")
+    figures.dress(right, "place in the text, %", f"share of {measure}, %")
+    left.set_ylim(bottom=0)
+    right.set_ylim(bottom=0)
+    figures.legend_below(right)
+    return drawing
+
+
+def _line(axes: Any, places: list[float], band: list[Measured], index: int, name: str) -> None:
+    style = figures.look(index)
+    low, high, mean = ([getattr(m, part) for m in band] for part in ("low", "high", "value"))
+    axes.fill_between(places, low, high, color=style["color"], alpha=0.16, linewidth=0)
+    axes.plot(places, mean, **style, markersize=4, linewidth=1.6, label=name)

@@ -1,0 +1,293 @@
+"""The content of a study file, checked when it is read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from paragrain.evaluation import load_protocol
+from paragrain.training.config import Budget
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.@%+ -]*$")]
+"""A name that may become a part of a path."""
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Scenes(_Data):
+    """A procedural world; see `paragrain.sources.import_scenes`."""
+
+    size: int = Field(ge=20)
+    seed: int = 0
+
+
+class Joined(_Data):
+    """A copy of another collection of the study whose `description` is several texts in one."""
+
+    collection: str
+    fields: tuple[str, ...] = Field(min_length=1)
+
+
+class Source(_Data):
+    """Where a collection comes from: exactly one of three.
+
+    Attributes:
+        scenes: drawn when the study first runs.
+        joined: written from another collection of the study.
+        path: a folder that is there already.
+        make: the command that makes the folder, for whoever lacks it.
+        images: how many images it will have, for estimates before it is there.
+    """
+
+    scenes: Scenes | None = None
+    joined: Joined | None = None
+    path: Path | None = None
+    make: str = ""
+    images: int | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Source":
+        if sum(part is not None for part in (self.scenes, self.joined, self.path)) != 1:
+            raise ValueError("names exactly one of scenes, joined and path")
+        return self
+
+
+class BenchmarkSpec(_Data):
+    """What is measured.
+
+    Attributes:
+        collection: name of a collection of the study.
+        protocol: name of a protocol, which says all of the following but `kind`.
+        texts, split, tokens: as in `paragrain.evaluation.evaluate`; what a protocol leaves open,
+            or is to be changed of it. An encoder that reads fewer tokens is measured at those.
+        kind: whether it counts as short or as long text in the Pareto plot, or as neither.
+        title: how the report calls it.
+        models: only these are measured on it; all if none are named.
+    """
+
+    collection: str
+    protocol: str | None = None
+    texts: Literal["captions", "paragraph", "description", "generated"] | None = None
+    split: str | None = None
+    tokens: Budget | None = None
+    kind: Literal["short", "long", "other"] = "other"
+    title: str = ""
+    models: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _says_all(self) -> "BenchmarkSpec":
+        if self.protocol is None and (self.texts is None or self.tokens is None):
+            raise ValueError("says texts and tokens, or names a protocol")
+        return self
+
+    def what(self) -> dict[str, Any]:
+        """What is measured, as `paragrain.evaluation.evaluate` takes it."""
+        split = self.split or (None if self.protocol else "all")
+        return {"texts": self.texts, "split": split, "protocol": self.protocol}
+
+    @property
+    def budget(self) -> int:
+        """Its token budget, before the encoder's limit."""
+        return self.tokens or load_protocol(self.protocol or "").tokens
+
+
+class Curve(_Data):
+    """Recall against the token budget, on a benchmark, of the models named."""
+
+    benchmark: str
+    budgets: tuple[int, ...] = Field(min_length=1)
+    cells: tuple[str, ...] = Field(min_length=1)
+
+
+class Baseline(_Data):
+    """A model that is measured as it is.
+
+    Attributes:
+        model: for `load_encoder`.
+        tokens: its own budget on long benchmarks, as Long-CLIP's 248.
+        needs: what has to be fetched by hand, for the plan.
+    """
+
+    model: str
+    tokens: int | None = None
+    needs: str = ""
+
+
+class CellSpec(_Data):
+    """One variant of training.
+
+    Attributes:
+        recipe: a name, or the recipe itself.
+        settings: what differs from the settings of the study.
+        collection: the collection to train on, if not the one of the study.
+        tokens_like: name of a cell: train for as many steps as read the same number of tokens.
+        title: how the report calls it.
+    """
+
+    recipe: str | dict[str, Any]
+    settings: dict[str, Any] = {}
+    collection: str | None = None
+    tokens_like: str | None = None
+    title: str = ""
+
+
+class Group(_Data):
+    """Cells that answer one question together.
+
+    Attributes:
+        kind: an ablation or a control.
+        title, question: for the report.
+        cells: by name; they are trained for this question.
+        with_cells: cells of elsewhere that belong into the same table.
+        pairs: comparisons that answer the question: (first, second), each by name.
+        benchmarks: those in its table; all if none are named.
+        x: number of each cell, for a plot against it (captions, share of data, ...).
+        axis: what that number is.
+    """
+
+    kind: Literal["ablation", "control"]
+    title: str
+    question: str
+    cells: dict[Name, CellSpec] = {}
+    with_cells: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    benchmarks: tuple[str, ...] = ()
+    x: dict[str, float] = {}
+    axis: str = ""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of the cells of its table, in order."""
+        return (*self.with_cells, *self.cells)
+
+
+class Analyses(_Data):
+    """Which analyses follow the cells; each names the cells that it looks at.
+
+    Attributes:
+        benchmark: the benchmark they look at.
+        map: the benchmark of the t-SNE plots, if another one.
+        cells: the models that are looked at side by side.
+        right, wrong: the two models of the pages of examples.
+        sample: images in the t-SNE plots and the sums over texts.
+    """
+
+    benchmark: str
+    cells: tuple[str, ...] = Field(min_length=1)
+    right: str
+    wrong: str
+    map: str | None = None
+    sample: int = Field(default=500, ge=20)
+
+
+class Above(_Data):
+    """Each of `seconds` against `first`, at R@1 in both directions on each of `benchmarks`."""
+
+    first: str
+    seconds: tuple[str, ...] = Field(min_length=1)
+    benchmarks: tuple[str, ...] = Field(min_length=1)
+
+
+class Rise(_Data):
+    """R@1 of each model at the budget `high` against that at `low`, both of a curve.
+
+    "No more" (a claim with `below`) is shown by an interval that stays under `margin` points, and
+    refuted by one above zero: that no rise is seen does not show that there is none.
+    """
+
+    curve: str
+    models: tuple[str, ...] = Field(min_length=1)
+    low: int
+    high: int
+    margin: float = 2.0
+
+
+class Share(_Data):
+    """How much of the gain from `base` to `whole` the model `part` has, at least `least`."""
+
+    base: str
+    part: str
+    whole: str
+    benchmarks: tuple[str, ...] = Field(min_length=1)
+    least: float = 0.5
+
+
+class Claim(_Data):
+    """A claim of the paper, and what of this study it stands or falls with: one of three.
+
+    Attributes:
+        text: what the paper says.
+        why: what may be behind it if it does not hold here.
+        above: the second model finds more than the first (fewer, if `below`).
+        rise: a model finds more with a larger token budget (no more, if `below`).
+        share: of a gain, a part is reached.
+        below: turns the claim round.
+    """
+
+    text: str
+    why: str = ""
+    above: Above | None = None
+    rise: Rise | None = None
+    share: Share | None = None
+    below: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> "Claim":
+        if sum(part is not None for part in (self.above, self.rise, self.share)) != 1:
+            raise ValueError("says exactly one of above, rise and share")
+        return self
+
+
+class Throughput(_Data):
+    """Speeds and lengths for estimates where nothing has been measured yet.
+
+    Attributes:
+        tokens_per_second: in training the text side, forward and backward.
+        images_per_second: through the vision side, decoding included.
+        tokens: of a text of each field.
+        of: where these numbers come from.
+    """
+
+    tokens_per_second: float = Field(gt=0)
+    images_per_second: float = Field(gt=0)
+    tokens: dict[str, int] = {}
+    of: str
+
+
+class StudyFile(_Data):
+    """The content of a study file."""
+
+    name: Name
+    title: str
+    question: str = ""
+    notes: tuple[str, ...] = ()
+    model: str
+    model_title: str = ""
+    train: str
+    settings: dict[str, Any] = {}
+    seeds: tuple[int, ...] = Field(min_length=1)
+    collections: dict[Name, Source] = Field(min_length=1)
+    recipes: tuple[str, ...] = Field(min_length=1)
+    baselines: dict[Name, Baseline] = {}
+    benchmarks: dict[Name, BenchmarkSpec] = Field(min_length=1)
+    curves: dict[Name, Curve] = {}
+    groups: dict[Name, Group] = {}
+    analyses: Analyses | None = None
+    claims: tuple[Claim, ...] = ()
+    throughput: Throughput | None = None
+
+
+def named(claim: Claim) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The names that a claim holds, by what they are names of."""
+    if claim.above:
+        yield "cell", (claim.above.first, *claim.above.seconds)
+        yield "benchmark", claim.above.benchmarks
+    if claim.rise:
+        yield "curve", (claim.rise.curve,)
+        yield "cell", claim.rise.models
+    if claim.share:
+        yield "cell", (claim.share.base, claim.share.part, claim.share.whole)
+        yield "benchmark", claim.share.benchmarks

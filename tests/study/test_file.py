@@ -1,0 +1,90 @@
+"""What a study file may say, and how it is refused in one sentence."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paragrain.errors import UsageError
+from paragrain.study.file import BenchmarkSpec, Claim, named
+from paragrain.study.plan import Study, load_study
+
+MakeStudy = Callable[..., Study]
+
+
+def test_defaults(make_study: MakeStudy) -> None:
+    file = make_study().file
+    assert (file.baselines, file.analyses, file.throughput) == ({}, None, None)
+    assert file.benchmarks["long"].kind == "other"
+    assert file.groups["half"].members == ("c4", "c4-10")
+
+
+@pytest.mark.parametrize(
+    ("spec", "budget"),
+    [
+        ({"protocol": "docci-all"}, 128),
+        ({"protocol": "docci-all", "tokens": 77}, 77),
+        ({"texts": "captions", "tokens": 30}, 30),
+    ],
+)
+def test_a_benchmark_has_its_own_budget_or_that_of_its_protocol(
+    spec: dict[str, Any], budget: int
+) -> None:
+    assert BenchmarkSpec.model_validate({"collection": "c", **spec}).budget == budget
+
+
+def test_the_names_of_a_claim_are_all_told() -> None:
+    share = {"base": "a", "part": "b", "whole": "c", "benchmarks": ["d"]}
+    assert list(named(Claim.model_validate({"text": "t", "share": share}))) == [
+        ("cell", ("a", "b", "c")),
+        ("benchmark", ("d",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [-1]}, "seed"),
+        ({"name": "../up"}, "name"),
+        ({"name": None}, "name"),
+        ({"recipes": ["c99"]}, "c99"),
+        ({"settings": {"learning_rate": -1}}, "learning_rate"),
+        ({"settings": {"lerning_rate": 1}}, "lerning_rate"),
+        ({"collections/world": {"path": "x", "scenes": {"size": 30}}}, "exactly one of"),
+        ({"collections/world": {}}, "exactly one of"),
+        ({"collections": {"a:b": {"path": "x"}}}, "collections"),
+        ({"benchmarks/short": {"collection": "world"}}, "says texts and tokens"),
+        ({"benchmarks/short/texts": "poems"}, "texts"),
+        ({"benchmarks/short/tokens": 2}, "tokens"),
+        ({"benchmarks/short": {"collection": "world", "protocol": "docci"}}, "no protocol 'docci'"),
+        ({"claims": [{"text": "t"}]}, "exactly one of above"),
+        ({"groups/half/cells/c4-10/recipe": {"positives": []}}, "positives"),
+        ({"groups/half/cells/c4-10/recipe": "c0"}, "c0"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(
+    make_study: MakeStudy, changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(problem)) as refused:
+        make_study(changes)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"a: [", b"\xff\xfe\x00", b"name: 3"])
+def test_what_is_no_study_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=re.escape(str(path))) as refused:
+        load_study(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_no_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no study file"):
+        load_study(tmp_path / "none.yaml")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_study(tmp_path)

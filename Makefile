@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow lint format docs clean
 
 demo: $(READY)
 	$(BIN)/paragrain demo --out demo
 
 test: $(READY)
-	OMP_NUM_THREADS=2 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow
@@ -24,6 +24,10 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# Into build/docs; open build/docs/index.html.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -35,6 +35,8 @@ table { border-collapse: collapse; min-width: 100%; }
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
   font-variant-numeric: tabular-nums; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
+td:not(:first-child) { white-space: nowrap; }
+table.words th, table.words td { text-align: left; white-space: normal; }
 td.best { font-weight: 700; } td.second { font-style: italic; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; background: #fff;
   border-radius: .4rem; }
@@ -96,10 +98,12 @@ def table(
     *,
     mark_best: bool = False,
     marks: Mapping[tuple[int, int], str] | None = None,
+    words: bool = False,
 ) -> str:
     """A table; with `mark_best`, the largest number of each column is bold.
 
-    `marks` names single cells, by (row, column), as "best" or "second".
+    `marks` names single cells, by (row, column), as "best" or "second". With `words`, cells are set
+    as text, not as numbers.
     """
     marks = marks or {}
     columns = list(zip(*rows, strict=True))
@@ -116,9 +120,10 @@ def table(
         for r, row in enumerate(rows)
     )
     header = "".join(f"<th>{text(name)}</th>" for name in head)
+    kind = " class=words" if words else ""
     return (
-        f"<div class=wide><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
-        f"</div>{paragraph(caption, dim=True)}"
+        f"<div class=wide><table{kind}><thead><tr>{header}</tr></thead><tbody>{body}</tbody>"
+        f"</table></div>{paragraph(caption, dim=True)}"
     )
 
 

@@ -46,12 +46,14 @@ class Table:
         rows: of cells, as text.
         caption: what is shown, with units.
         marks: "best" or "second" by (row, column).
+        words: whether its cells are text rather than numbers.
     """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    words: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,9 @@ def _html(block: Block) -> str:
         case Command():
             return pages.command(block.line)
         case Table():
-            return pages.table(block.head, block.rows, block.caption, marks=block.marks)
+            return pages.table(
+                block.head, block.rows, block.caption, marks=block.marks, words=block.words
+            )
         case Plot():
             return pages.figure(block.drawing, block.caption)
         case Html():
@@ -130,7 +134,8 @@ def _markdown(block: Block, images: str) -> str:
 
 def _markdown_table(table: Table) -> str:
     lines = ["| " + " | ".join(map(_cell, table.head)) + " |"]
-    lines.append("|---" + "|--:" * (len(table.head) - 1) + "|")
+    side = "|---" if table.words else "|--:"
+    lines.append("|---" + side * (len(table.head) - 1) + "|")
     styles = {"best": "**{}**", "second": "*{}*"}
     for number, row in enumerate(table.rows):
         cells = [

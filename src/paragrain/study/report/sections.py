@@ -55,10 +55,10 @@ def result_table(
         for c in columns
     ]
     seeds = sorted({len(e.recalls) for name in names for e in scores.recalls[name].values()})
+    over = f"{' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}"
     caption = (
-        f"Recall@{ks[0] if len(ks) == 1 else 'K'} in percent, mean of "
-        f"{' or '.join(map(str, seeds))} seeds ± half of the 95 % interval, which holds the choice "
-        "of queries and of seeds. i2t: image to text; t2i: "
+        f"Recall@{ks[0] if len(ks) == 1 else 'K'} in percent, mean of {over} ± half of the 95 % "
+        "interval, which holds the choice of queries and of seeds. i2t: image to text; t2i: "
         f"text to image. {MARKED if marks else ''}"
     )
     return Table(["model", *head], rows, caption.strip(), found)
@@ -74,6 +74,7 @@ def main_section(study: Study, scores: Scores) -> Iterator[Block]:
         ["recipe", "positives", "negatives", "loss", "note"],
         [_recipe_row(cells[0]) for n, cells in study.models.items() if n in _recipes(study)],
         "What supervises an image in each recipe.",
+        words=True,
     )
     yield Command(f"paragrain study run {study.path} " + _only(_recipes(study)))
     for direction in DIRECTIONS:
@@ -252,6 +253,7 @@ def claims_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
         "A claim holds if every comparison shows it beyond its 95 % interval; it holds in part if "
         "some do and none shows the contrary; it is open if none leaves zero out; it does not hold "
         "if some show the contrary and none shows it; it is mixed if some do and some do not.",
+        words=True,
     )
 
 

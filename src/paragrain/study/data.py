@@ -6,7 +6,6 @@ from pathlib import Path
 
 from paragrain.collection import Collection, Item, Record, write_collection
 from paragrain.errors import UsageError
-from paragrain.evaluation import load_protocol
 from paragrain.files import read_json, write_json
 from paragrain.sources import import_scenes
 from paragrain.study.file import Joined, Source
@@ -53,11 +52,7 @@ def prepare_collections(study: Study, out: Path, *, show: bool) -> dict[str, Col
 
 def absent_split(study: Study, name: str, collection: Collection) -> str:
     """Which split a collection lacks that the study asks for, in words; "" if none."""
-    wanted = {
-        spec.split or (load_protocol(spec.protocol).split if spec.protocol else "all")
-        for spec in study.file.benchmarks.values()
-        if spec.collection == name
-    }
+    wanted = {spec.place for spec in study.file.benchmarks.values() if spec.collection == name}
     wanted |= {
         cell.settings.split
         for cell in study.cells()

@@ -269,8 +269,9 @@ def _measured_tokens(
     )
     return total + sum(
         _benchmark_tokens(study, curve.benchmark, sizes, lengths, budget)
-        for name, curve in study.file.curves.items()
-        if cell.name in curve.cells and not curve_path(study, cell, name, out).is_file()
+        for name in study.curves(cell.name)
+        if not curve_path(study, cell, name, out).is_file()
+        for curve in (study.file.curves[name],)
         for budget in curve.budgets
     )
 
@@ -281,15 +282,14 @@ def _benchmark_tokens(
     """Tokens of all texts of a benchmark that are cut at a budget, roughly."""
     spec = study.file.benchmarks[name]
     protocol = load_protocol(spec.protocol) if spec.protocol else None
-    field = spec.texts or (protocol.texts if protocol else "captions")
     source = study.file.collections[spec.collection]
     images = sizes[spec.collection]
     if protocol:
         images = min(images, protocol.expected[0].images)
     elif source.scenes and spec.split:
         images = split_sizes(source.scenes.size)[spec.split]
-    count = 5 if field == "captions" else 1
-    return images * count * min(lengths[field], budget)
+    count = 5 if spec.field == "captions" else 1
+    return images * count * min(lengths[spec.field], budget)
 
 
 def measured_hours(out: Path) -> float:

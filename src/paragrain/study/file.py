@@ -85,8 +85,17 @@ class BenchmarkSpec(_Data):
 
     def what(self) -> dict[str, Any]:
         """What is measured, as `paragrain.evaluation.evaluate` takes it."""
-        split = self.split or (None if self.protocol else "all")
-        return {"texts": self.texts, "split": split, "protocol": self.protocol}
+        return {"texts": self.field, "split": self.place, "protocol": self.protocol}
+
+    @property
+    def field(self) -> str:
+        """The field of its texts."""
+        return self.texts or load_protocol(self.protocol or "").texts
+
+    @property
+    def place(self) -> str:
+        """Its split, "all" for the whole collection."""
+        return self.split or (load_protocol(self.protocol).split if self.protocol else "all")
 
     @property
     def budget(self) -> int:

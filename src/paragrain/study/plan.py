@@ -125,6 +125,10 @@ class Study:
         """The benchmarks on which a model is measured."""
         return [n for n, b in self.file.benchmarks.items() if not b.models or name in b.models]
 
+    def curves(self, name: str) -> list[str]:
+        """The curves that have a line of a model."""
+        return [curve for curve, spec in self.file.curves.items() if name in spec.cells]
+
     def title(self, name: str) -> str:
         """How the report calls a model."""
         return self.models[name][0].title

@@ -1,5 +1,6 @@
 """What the project promises of itself: its environment, its import order, its size."""
 
+import pkgutil
 import subprocess
 import sys
 from importlib.metadata import distributions
@@ -24,6 +25,14 @@ def test_importing_the_package_and_asking_for_help_load_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_public_name_is_that_of_a_room() -> None:
+    """Importing a room puts it into the package under its name, over what was meant there."""
+    import paragrain
+
+    rooms = {module.name for module in pkgutil.iter_modules(paragrain.__path__)}
+    assert not rooms & set(paragrain.__all__)
 
 
 def test_every_public_name_can_be_had() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from paragrain.errors import ParagrainError, UsageError
     from paragrain.evaluation import evaluate, sweep
     from paragrain.retrieval import exact_ranks, retrieval_scores
-    from paragrain.search import search
+    from paragrain.searching import search
     from paragrain.sources import import_coco, import_folder, import_scenes
     from paragrain.training import load_recipe, train
 
@@ -38,7 +38,7 @@ _HOMES = {
     "sweep": "evaluation",
     "exact_ranks": "retrieval",
     "retrieval_scores": "retrieval",
-    "search": "search",
+    "search": "searching",
     "import_coco": "sources",
     "import_folder": "sources",
     "import_scenes": "sources",

@@ -21,7 +21,7 @@ from paragrain.encoders import PairEncoder, encode_texts, load_encoder
 from paragrain.encoders.vision import VisionModel
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import evaluate
-from paragrain.search import search
+from paragrain.searching import search
 from paragrain.sources.coco import import_coco
 from paragrain.training import train
 

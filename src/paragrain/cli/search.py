@@ -33,7 +33,7 @@ def search(
     """
     from paragrain.collection import Collection
     from paragrain.encoders import load_encoder
-    from paragrain.search import search as run
+    from paragrain.searching import search as run
 
     source = Collection.open(collection)
     result = run(

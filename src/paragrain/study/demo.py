@@ -15,7 +15,7 @@ from paragrain.evaluation.stored import DIRECTIONS
 from paragrain.files import replacing, write_json, write_text
 from paragrain.images import media_type
 from paragrain.progress import progress_bar
-from paragrain.search import search
+from paragrain.searching import search
 from paragrain.sources import import_scenes
 from paragrain.sources.scenes.world import FAMILY
 from paragrain.study.figures import Band, draw_curves

@@ -12,7 +12,7 @@ from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders import ImageTextEncoder, encode_texts, load_encoder
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.search import search
+from paragrain.searching import search
 from paragrain.sources import import_folder
 
 

@@ -9,6 +9,13 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from malloc.h of glibc
 _NEVER = -1
 
 
+def cores() -> int:
+    """Cores that this process may use: `taskset` or a scheduler may give it fewer than all."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def tune() -> None:
     """Keep freed memory and let idle threads sleep; call before torch is imported.
 

@@ -1,6 +1,5 @@
 """What an annotation run will take, without asking a model anything: `annotate --dry-run`."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from paragrain.collection import Collection, Record
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash
 from paragrain.progress import progress_bar
+from paragrain.runtime import cores
 
 _CHUNK = 16  # records whose images are looked at at once
 CHARACTERS_A_TOKEN = 4
@@ -94,7 +94,7 @@ def plan(
     with (
         CallLog(collection.folder / "annotation" / "calls", writing=False) as log,
         progress_bar("looking at images", len(wanted), unit="images", show=show) as advance,
-        ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
+        ThreadPoolExecutor(max(2, cores())) as pool,
     ):
         for path, ids in collection.files().items():
             chosen = [id for id in ids if id in wanted]

@@ -1,7 +1,6 @@
 """Running the loop over many images at once: a bounded number of calls under way, in any order."""
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,6 +18,7 @@ from paragrain.annotation.settings import AnnotationSettings
 from paragrain.collection import Collection, Record, update_records
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash
+from paragrain.runtime import cores
 
 GIVE_UP_AFTER = 100
 """Images in a row that get no answer, after which a run stops: the server is gone."""
@@ -89,7 +89,7 @@ class Runner:
         self._ids = collection.files()
         self._unanswered_in_a_row = 0
         self._failed_before = read_failed(collection.folder / "annotation")
-        self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1))
+        self._pool = ThreadPoolExecutor(max(2, cores()))
 
     async def run(self, files: Iterable[Path], asker: Asker) -> None:
         """Annotate all records of some Parquet files, and write the texts into them.
@@ -103,7 +103,7 @@ class Runner:
         queue: asyncio.Queue[_Work | None] = asyncio.Queue(maxsize=2 * _CHUNK)
         open_files: list[_File] = []
         # A few more images than calls, so that a free place finds one that is decoded.
-        count = asker.in_flight + 2 * (os.cpu_count() or 1)
+        count = asker.in_flight + 2 * cores()
         try:
             async with asyncio.TaskGroup() as group:
                 ticking = group.create_task(self._tick(asker))

@@ -1,6 +1,5 @@
 """Images that look the same: near hashes first, then a closer look at each candidate."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -9,6 +8,7 @@ import numpy as np
 from paragrain.audit import kernels
 from paragrain.audit.fingerprints import Fingerprints
 from paragrain.audit.pairs import Groups, Pairs, closest, spread
+from paragrain.runtime import cores
 
 RADIUS = 7
 """Most bits in which the perceptual hashes of a candidate differ."""
@@ -45,7 +45,7 @@ def near_hashes(
     starts = np.stack([np.concatenate([[0], np.cumsum(count)]) for count in counts])
     asked = table if queries is None else queries
     work = partial(_block, table, order, starts, asked, queries is None, radius)
-    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         done = list(pool.map(work, range(0, len(asked), _BLOCK)))
     pairs = np.concatenate([np.zeros((0, 2), np.int64), *(pairs for pairs, _ in done)])
     bits = np.concatenate([np.zeros(0, np.uint8), *(bits for _, bits in done)])

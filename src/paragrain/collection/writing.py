@@ -1,6 +1,5 @@
 """Writing a collection as a sync: only what is missing or changed is made, a kill loses little."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +31,7 @@ from paragrain.errors import ParagrainError
 from paragrain.files import write_json
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
+from paragrain.runtime import cores
 
 FORMAT = 1
 """Version of the layout on disk, kept in `collection.json`."""
@@ -275,7 +275,7 @@ def _in_order(
     advance: Callable[..., None],
 ) -> Iterator[tuple[Item, Row | str]]:
     """Make items in a few threads (decoders let go of the GIL); at most a handful wait."""
-    workers = min(8, os.cpu_count() or 1)
+    workers = min(8, cores())
     waiting: deque[Future[tuple[Item, Row | str]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for item in items:

@@ -1,6 +1,5 @@
 """The image vectors of a collection: computed once, kept beside it, brought up to date."""
 
-import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -18,6 +17,7 @@ from paragrain.encoders.base import ImageTextEncoder, encode_pixels
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
+from paragrain.runtime import cores
 
 FEW = 0.1
 """Up to this share of missing vectors, records are fetched one by one instead of streamed."""
@@ -214,7 +214,7 @@ _Out = TypeVar("_Out")
 
 def ahead(function: Callable[[_In], _Out], items: Iterable[_In], batch_size: int) -> Iterator[_Out]:
     """`map(function, items)` in threads that work ahead, but never by more than a batch or so."""
-    threads = max(2, min(16, os.cpu_count() or 2))
+    threads = max(2, min(16, cores()))
     waiting: deque[Future[_Out]] = deque()
     pool = ThreadPoolExecutor(threads)
     try:

@@ -1,7 +1,6 @@
 """Run a study: make its collections, embed them once, and do every cell that is not done."""
 
 import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.errors import UsageError
 from paragrain.files import read_json, write_json, write_text
 from paragrain.progress import progress_bar
+from paragrain.runtime import cores
 from paragrain.study.cells import missing
 from paragrain.study.data import prepare_collections
 from paragrain.study.plan import Cell, Study
@@ -117,7 +117,7 @@ def _run(
     start = load_encoder(study.file.model, device)
     report.skipped = _embed(study, collections, start, show)
     workers = workers or _default_workers(start)
-    threads = max(1, _cores() // workers)
+    threads = max(1, cores() // workers)
     del start
     title = f"study {study.file.name}"
     with progress_bar(title, len(pending), unit="cells", show=show) as advance:
@@ -165,14 +165,7 @@ def _embed(
 
 def _default_workers(encoder: ImageTextEncoder) -> int:
     small = sum(parameter.numel() for parameter in encoder.parameters()) < SMALL
-    return _cores() if small and encoder.device.type == "cpu" else 1
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return cores() if small and encoder.device.type == "cpu" else 1
 
 
 def _work(

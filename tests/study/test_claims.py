@@ -8,6 +8,8 @@ import pytest
 
 from paragrain.study.claims import Verdict, verdicts
 from paragrain.study.plan import Study
+from paragrain.study.report.blocks import as_markdown
+from paragrain.study.report.sections import claims_section
 from paragrain.study.tables import Column, Estimate, Scores
 
 I2T, T2I = "image_to_text", "text_to_image"
@@ -85,6 +87,24 @@ def test_evidence_says_what_was_compared(make_study: MakeStudy) -> None:
         ("C4 less BLIP, Long text, image to text", 12, True),
         ("C4 less BLIP, Long text, text to image", 12, True),
     ]
+
+
+def test_how_many_comparisons_say_what(make_study: MakeStudy) -> None:
+    study = claim(make_study, above=ABOVE)
+    models = {"BLIP": (sure(50), sure(50)), "c1": (sure(60), vague(50)), "c4": (sure(70), sure(30))}
+    assert judge(study, models).count == "2 for it, 1 against, 1 open"
+    assert judge(study, {**models, "c1": models["c4"]}).count == "2 for it, 2 against"
+    assert judge(study, {"BLIP": (sure(50), sure(50))}).count == ""
+
+
+def test_the_report_says_why_that_may_be(make_study: MakeStudy) -> None:
+    models = {"BLIP": (sure(50), sure(50)), "c1": (sure(60), sure(60)), "c4": (sure(70), sure(70))}
+    explained = judge(claim(make_study, above=ABOVE, why="Since it is drawn so."), models)
+    plain = judge(claim(make_study, above=ABOVE), models)
+    text = as_markdown("Title", list(claims_section([explained, plain])), "plots")
+    assert "| A claim. | holds | 4 for it |" in text
+    assert text.count("A claim. Holds. Since it is drawn so.") == 1
+    assert "Why" not in as_markdown("Title", list(claims_section([plain])), "plots")
 
 
 def test_what_was_not_measured_is_not_judged(make_study: MakeStudy) -> None:

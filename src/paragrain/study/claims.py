@@ -59,6 +59,17 @@ class Verdict:
             return "mixed" if False in found else "holds in part"
         return "does not hold" if False in found else "open"
 
+    @property
+    def count(self) -> str:
+        """How many comparisons say what, as "7 for it, 1 against, 2 open"."""
+        found = [evidence.holds for evidence in self.evidence]
+        parts = [
+            f"{found.count(holds)} {what}"
+            for holds, what in ((True, "for it"), (False, "against"), (None, "open"))
+            if holds in found
+        ]
+        return ", ".join(parts)
+
 
 def verdicts(study: Study, scores: Scores) -> list[Verdict]:
     """A verdict for every claim of the study, in its order."""

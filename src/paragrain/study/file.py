@@ -229,7 +229,7 @@ class Claim(_Data):
 
     Attributes:
         text: what the paper says.
-        why: what may be behind it if it does not hold here.
+        why: what may be behind what was found, written by whoever looked at it.
         above: the second model finds more than the first (fewer, if `below`).
         rise: a model finds more with a larger token budget (no more, if `below`).
         share: of a gain, a part is reached.

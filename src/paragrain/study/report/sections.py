@@ -245,16 +245,21 @@ def _against(
 
 
 def claims_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
-    """What holds here of what the paper says."""
+    """What holds here of what the paper says, and why that may be."""
     yield Heading("Which claims of the paper hold here?")
     yield Table(
-        ["claim", "here"],
-        [[verdict.claim.text, verdict.word] for verdict in verdicts],
+        ["claim", "here", "comparisons"],
+        [[verdict.claim.text, verdict.word, verdict.count] for verdict in verdicts],
         "A claim holds if every comparison shows it beyond its 95 % interval; it holds in part if "
         "some do and none shows the contrary; it is open if none leaves zero out; it does not hold "
         "if some show the contrary and none shows it; it is mixed if some do and some do not.",
         words=True,
     )
+    explained = [verdict for verdict in verdicts if verdict.claim.why]
+    if explained:
+        yield Heading("Why that may be", 3)
+    for verdict in explained:
+        yield Words(f"{verdict.claim.text} {verdict.word.capitalize()}. {verdict.claim.why}")
 
 
 def evidence_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
@@ -262,8 +267,6 @@ def evidence_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
     yield Heading("The evidence, claim by claim")
     for verdict in verdicts:
         yield Heading(f"{verdict.claim.text} {verdict.word.capitalize()}.", 3)
-        if verdict.claim.why:
-            yield Words(verdict.claim.why)
         share = verdict.claim.share is not None
         yield Table(
             ["comparison", "share (95 % interval)" if share else "difference, points", "shows it"],

@@ -78,6 +78,19 @@ def test_both_towers_learn(whole, encoder, random_blip):
     assert not any(parameter.requires_grad for parameter in encoder.parameters())
 
 
+def test_vision_can_learn_at_a_rate_of_its_own(shapes, encoder, random_blip, tmp_path):
+    settings = {**SHORT, "max_steps": 2, "train_vision": True, "vision_learning_rate": 1e-6}
+    run = train(shapes, encoder, recipe="c1", out=tmp_path / "run", **settings)
+    before, after = (
+        load_file(folder / "model.safetensors")
+        for folder in (random_blip, run.folder / "checkpoint")
+    )
+    moved = {name: float((before[name] - after[name]).abs().max()) for name in before}
+    # A step of AdamW moves a weight by its rate at most, but for the decay.
+    assert 0 < max(moved[name] for name in encoder.vision_tensors()) < 3e-6
+    assert moved["text_proj.weight"] > 5e-4
+
+
 def test_the_results_say_that_vision_trained(whole, encoder):
     results = whole.results
     assert results["train_vision"] is True

@@ -1,6 +1,6 @@
 """The settings of a training run, with the paper's values as defaults."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -11,6 +11,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    model_validator,
 )
 
 from paragrain.errors import UsageError
@@ -53,8 +54,11 @@ class TrainConfig(BaseModel):
         max_steps: ends the run, and its cosine, earlier.
         batch_size: images a step, over all processes together.
         train_vision: the vision tower and its projection train too, from the images themselves,
-            with the same optimiser, rate and schedule; otherwise the image vectors stay.
+            with the same optimiser and schedule; otherwise the image vectors stay.
         learning_rate: the highest, after the warm-up.
+        vision_learning_rate: that of the vision side where it trains; the same if not given. A
+            rate at which a text encoder learns new texts may be one at which a vision tower
+            forgets what it knew.
         warmup_steps: at most a tenth of the run is used.
         weight_decay: none on norms, biases, embeddings and tokens that are learned (class token).
         betas: of AdamW.
@@ -85,6 +89,7 @@ class TrainConfig(BaseModel):
     train_vision: bool = False
 
     learning_rate: PositiveFloat = 1e-5
+    vision_learning_rate: PositiveFloat | None = None
     warmup_steps: NonNegativeInt = 500
     weight_decay: NonNegativeFloat = 0.05
     betas: tuple[Beta, Beta] = (0.9, 0.999)
@@ -102,6 +107,12 @@ class TrainConfig(BaseModel):
     log_every: PositiveInt = 1
     save_steps: PositiveInt | None = None
     save_minutes: PositiveFloat = 10.0
+
+    @model_validator(mode="after")
+    def _no_rate_without_effect(self) -> Self:
+        if self.vision_learning_rate is not None and not self.train_vision:
+            raise ValueError("vision_learning_rate is of no use without train_vision")
+        return self
 
     def settings(self) -> dict[str, Any]:
         """The settings as plain data."""

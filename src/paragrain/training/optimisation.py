@@ -1,6 +1,7 @@
 """AdamW with weight decay where it belongs, and the learning rate as a function of the step."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -23,8 +24,16 @@ def trained_parameters(model: ImageTextEncoder, *, vision: bool) -> dict[str, nn
     return distinct(named)
 
 
-def make_optimizer(parameters: dict[str, nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
+def make_optimizer(
+    parameters: dict[str, nn.Parameter], config: TrainConfig, vision: Collection[str] = ()
+) -> torch.optim.AdamW:
     """AdamW over named parameters, without weight decay on norms, biases and embeddings.
+
+    Args:
+        parameters: what trains.
+        config: rates, decay and betas.
+        vision: names of those that learn at the vision side's own rate. Each group says as `scale`
+            what part of the step's rate it takes.
 
     Raises:
         ValueError: a parameter is not float32. A step of 1e-5 is lost in the rounding of fp16.
@@ -37,7 +46,14 @@ def make_optimizer(parameters: dict[str, nn.Parameter], config: TrainConfig) -> 
     wrong = [name for name, parameter in parameters.items() if parameter.dtype != torch.float32]
     if wrong:
         raise ValueError(f"master weights must be float32, and {wrong[0]} is not")
-    groups = decay_groups(parameters, config.weight_decay)
+    own = config.vision_learning_rate or config.learning_rate
+    sides = (False, 1.0), (True, own / config.learning_rate)
+    groups = [
+        {**group, "scale": scale}
+        for of_vision, scale in sides
+        if (side := {n: p for n, p in parameters.items() if (n in vision) == of_vision})
+        for group in decay_groups(side, config.weight_decay)
+    ]
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas)
 
 

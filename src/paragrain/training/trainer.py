@@ -121,7 +121,7 @@ def train(
         validation=validation,
         model=model,
         parameters=parameters,
-        optimizer=make_optimizer(parameters, config),
+        optimizer=make_optimizer(parameters, config, model.vision_tensors()),
         schedule=Schedule(
             len(data), config.batch_size, config.epochs, config.max_steps, config.seed
         ),
@@ -227,7 +227,7 @@ class _Trainer:
         batch = self.data.batch(self.schedule.rows(step), epoch)
         rate = learning_rate(step, self.schedule.steps, self.config)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["scale"]
         self.optimizer.zero_grad()
         report = accumulate_gradients(
             self.model,

@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 from transformers import BlipForImageTextRetrieval
 
+from paragrain.training.runs import Run
+
 VERBS = [
     ["import", "folder"],
     ["import", "coco"],
@@ -61,12 +63,15 @@ def test_the_whole_way(paragrain: Callable, tmp_path: Path, random_blip: Path) -
     assert Path(embedded.json["folder"]).is_dir()
     assert paragrain("embed", world, "--model", random_blip, "--json").json["computed"] == 0
 
-    settings = ("--epochs", 1, "--batch-size", 8, "--set", "tokens.paragraph=60")
+    settings = ("--epochs", 1, "--batch-size", 8, "--set", "tokens.paragraph=60",
+                "--set", "betas=0.9,0.98", "--set", "validation_texts=captions")  # fmt: skip
     order = ("train", world, "--model", random_blip, "--out", tmp_path / "c5", *settings, "--json")
     trained = paragrain(*order)
     assert trained.code == 0, trained.err
     assert trained.json["steps"] == 3
     assert trained.json["token_budgets"]["paragraph"] == 60
+    config = Run.open(tmp_path / "c5").config
+    assert (config.betas, config.validation_texts) == ((0.9, 0.98), ("captions",))
     BlipForImageTextRetrieval.from_pretrained(trained.json["checkpoint"])
     assert paragrain(*order).json == trained.json
 

@@ -100,7 +100,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
 
 
 def _from_pairs(pairs: list[str]) -> dict[str, Any]:
-    """`tokens.paragraph=60` as `{"tokens": {"paragraph": 60}}`."""
+    """`tokens.paragraph=60` as `{"tokens": {"paragraph": 60}}`; `betas=0.9,0.98` as a list."""
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -111,7 +111,9 @@ def _from_pairs(pairs: list[str]) -> dict[str, Any]:
         try:
             for part in outer:
                 place = place.setdefault(part, {})
-            place[last] = yaml.safe_load(value)
+            read = yaml.safe_load(value)
+            listed = isinstance(read, str) and "," in read
+            place[last] = [yaml.safe_load(part) for part in value.split(",")] if listed else read
         except (AttributeError, TypeError, yaml.YAMLError):
             raise UsageError(f"--set {pair} cannot be understood: give NAME=VALUE") from None
     return values

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -22,6 +23,11 @@ Budget = Annotated[int, Field(ge=3)]
 
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _one_or_more(names: Any) -> Any:
+    """A single name counts as a list of one."""
+    return (names,) if isinstance(names, str) else names
 
 
 class TokenBudgets(BaseModel):
@@ -102,7 +108,7 @@ class TrainConfig(BaseModel):
     held_tokens: PositiveInt = 16384
 
     validation_split: str = "val"
-    validation_texts: tuple[str, ...] | None = None
+    validation_texts: Annotated[tuple[str, ...] | None, BeforeValidator(_one_or_more)] = None
 
     log_every: PositiveInt = 1
     save_steps: PositiveInt | None = None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from paragrain.collection import Collection
+from paragrain.files import write_json
 from paragrain.study.estimate import MEASURED, Forecast, Row, forecast, image_tokens, measured_hours
 from paragrain.study.plan import Study
 
@@ -163,11 +164,11 @@ def test_tokens_of_an_image_with_numbered_picks(make_study: MakeStudy) -> None:
     assert image_tokens(cell.recipe, cell, MEASURED) == 3 * 16 + 2 * 16
 
 
-def test_hours_of_cells_that_are_done(tmp_path: Path) -> None:
-    from paragrain.files import write_json
-
-    for name, seconds in (("a", {"training": 1800, "measuring": 900}), ("b/seed0", {"m": 900})):
+def test_hours_of_cells_that_are_done(make_study: MakeStudy, tmp_path: Path) -> None:
+    study = make_study()
+    folders = [next(study.cells()).folder, study.models["c4"][1].folder, "gone-12345678/seed0"]
+    for name, seconds in zip(folders, ({"t": 1800, "m": 900}, {"m": 900}, {"m": 9}), strict=True):
         (tmp_path / "cells" / name).mkdir(parents=True)
         write_json(tmp_path / "cells" / name / "seconds.json", seconds)
-    assert measured_hours(tmp_path) == 1.0
-    assert measured_hours(tmp_path / "none") == 0.0
+    assert measured_hours(study, tmp_path) == 1.0
+    assert measured_hours(study, tmp_path / "none") == 0.0

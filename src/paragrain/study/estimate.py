@@ -292,8 +292,8 @@ def _benchmark_tokens(
     return images * count * min(lengths[spec.field], budget)
 
 
-def measured_hours(out: Path) -> float:
-    """Hours that the finished cells of a study took."""
-    files = (out / "cells").rglob("seconds.json")
-    seconds = [read_json(file) for file in files]
-    return sum(sum(s.values()) for s in seconds if isinstance(s, dict)) / 3600
+def measured_hours(study: Study, out: Path) -> float:
+    """Hours of wall time that the cells of a study took, added up; those in `out` that the file no
+    longer has do not count."""
+    files = (out / "cells" / cell.folder / "seconds.json" for cell in study.cells())
+    return sum(sum(read_json(file).values()) for file in files if file.is_file()) / 3600

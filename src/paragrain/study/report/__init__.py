@@ -130,8 +130,9 @@ def _how(study: Study, scores: Scores, out: Path) -> Iterator[Block]:
         f"{config.batch_size} images a step,{steps}{epochs} {config.warmup_steps} warm-up steps, "
         f"temperature {config.temperature:g}, weight decay {config.weight_decay:g}. Token budgets "
         f"in training: {budgets}. Seeds {', '.join(map(str, study.file.seeds))}, of the order of "
-        "the data, the random picks and dropout; all train on the same images. The cells took "
-        f"{measured_hours(out):.1f} hours of wall time, paragrain {version('paragrain')}."
+        "the data, the random picks and dropout; all train on the same images. The wall times of "
+        f"all cells add up to {measured_hours(study, out):.1f} hours. "
+        f"paragrain {version('paragrain')}."
     )
     for note in study.file.notes:
         yield Words(note)

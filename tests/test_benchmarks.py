@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paragrain.collection import Collection
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -70,6 +72,25 @@ def run_benchmark(
         return capsys.readouterr()
 
     return run
+
+
+# --- Text styles ------------------------------------------------------------------------------
+
+
+def test_text_styles_by_hand(benchmark_module: Callable[[str], Any]) -> None:
+    """Cosines 0.6 and 1 with the own image, 0 and 0.8 with the other; their mean is 0.3, 0.9."""
+    placed = benchmark_module("text_styles").placed
+    found = placed(np.eye(2), np.array([[0.6, 0.8], [0.0, 1.0]]))
+    np.testing.assert_allclose(found, (0.8, 0.4, 0.9**0.5))
+
+
+def test_text_styles_of_a_world(
+    world: Collection, random_blip: Path, run_benchmark: Callable[..., tuple[str, str]]
+) -> None:
+    out, _ = run_benchmark("text_styles", world.folder, "--models", random_blip, "--images", 10)
+    rows = [line.split(" | ") for line in out.splitlines()[2:]]
+    assert [row[1] for row in rows] == ["captions", "generated", "negatives", "paragraph"]
+    assert all(0 < float(row[4].rstrip(" |")) <= 1 for row in rows)
 
 
 # --- Token lengths ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The guide: a page for every verb, commands that exist, tables that match, snippets that run."""
 
 import doctest
+import json
 import re
 import shlex
 from pathlib import Path
@@ -18,6 +19,7 @@ from paragrain.collection.record import FIELDS
 from paragrain.encoders import ImageTextEncoder
 from paragrain.evaluation import load_protocol, protocols
 from paragrain.study.file import Group, StudyFile
+from paragrain.study.plan import load_study
 from paragrain.training.config import TokenBudgets, TrainConfig
 from paragrain.training.supervision import load_recipe, parse_recipe, recipe_names
 
@@ -166,3 +168,21 @@ def test_the_snippets_on_adding_run(
     [example] = [t for t in finder.find(names["margin"], "margin", globs=names) if t.examples]
     assert doctest.DocTestRunner().run(example).failed == 0
     assert names["found"].low < names["found"].value < names["found"].high
+
+
+def test_the_report_in_the_guide_is_that_of_the_study_as_it_is() -> None:
+    study = load_study(ROOT / "studies/scenes.yaml")
+    results = json.loads((DOCS / "results/results.json").read_text("utf-8"))
+    assert results["missing"] == []
+    seeds = {row["model"]: len(row["seeds"]) for row in results["recalls"]}
+    assert seeds == {name: len(cells) for name, cells in study.models.items()}
+    assert [claim["claim"] for claim in results["claims"]] == [c.text for c in study.file.claims]
+
+
+def test_the_readme_quotes_the_report() -> None:
+    report = (DOCS / "results/report.md").read_text("utf-8")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    section = readme.split("## The whole experiment\n")[1].split("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(table) == 2 + 1 + 10  # head, BLIP0, ten recipes
+    assert "\n".join(table) in report

@@ -84,7 +84,8 @@ def test_ideal_vectors_of_two_images_with_eight_captions_reach_the_minimum():
 def test_own_texts_do_not_move_apart_in_training():
     images = torch.eye(2, 8)
     text_image = torch.arange(16) // 8
-    raw = (images[text_image] + 0.5 * torch.randn(16, 8)).requires_grad_()
+    noise = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
+    raw = (images[text_image] + 0.5 * noise).requires_grad_()
     optimizer = torch.optim.Adam([raw], lr=0.05)
     for _ in range(300):
         optimizer.zero_grad()
@@ -94,7 +95,7 @@ def test_own_texts_do_not_move_apart_in_training():
     loss = contrastive_loss(images, texts, text_image)
     assert float(loss.image_to_text) == pytest.approx(math.log(8), abs=1e-2)
     own = (images @ texts.T)[text_image, torch.arange(16)]
-    assert own.std() < 0.05  # all are equally near
+    assert own.reshape(2, 8).std(dim=1).max() < 0.05  # those of an image are equally near
 
 
 def test_records_of_one_group_do_not_push_each_other():

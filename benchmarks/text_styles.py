@@ -44,14 +44,14 @@ def main() -> None:
             sys.exit(f"error: {options.split} has no two images with texts in {', '.join(FIELDS)}")
         print("| model | text | own image | other images | length of the mean |")
         print("|---|---|--:|--:|--:|")
+        wanted = {record.id for record in records}
         for name in options.models:
             encoder = load_encoder(name)
-            wanted = {record.id for record in records}
             images = embed(collection, encoder, split=options.split, ids=wanted)
             rows = [images.ids.index(record.id) for record in records]
             for field in FIELDS:
                 texts = encode_texts(encoder, [_first(record, field) for record in records])
-                numbers = placed(np.asarray(images.vectors)[rows], texts.vectors)
+                numbers = placed(images.vectors[rows], texts.vectors)
                 print(f"| {name} | {field} | " + " | ".join(f"{n:.2f}" for n in numbers) + " |")
     except ParagrainError as error:
         sys.exit(f"error: {error}")

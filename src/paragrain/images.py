@@ -20,6 +20,26 @@ can unpack to gigabytes. Set it here to change it for everything."""
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
 """What is read, by Pillow's names. Some of Pillow's other readers start programs (EPS)."""
 
+IMAGE_SUFFIXES = frozenset(
+    ".jpg .jpeg .jpe .jfif .png .apng .gif .webp .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k .jpx "
+    ".ppm .pgm .pbm .pnm .mpo .heic .heif .heics .heifs .hif".split()
+)
+"""Files with these extensions are taken for images, in upper or lower case."""
+
+_RAW = (
+    ".3fr .arw .cr2 .cr3 .crw .dcr .dng .erf .gpr .iiq .kdc .mos .mrw .nef .nrw .orf .pef .raf "
+    ".raw .rw2 .rwl .sr2 .srf .srw .x3f"
+).split()
+
+UNREADABLE = {
+    **{suffix: f"RAW photographs ({suffix}) are not read: export as JPEG" for suffix in _RAW},
+    **{
+        suffix: f"{suffix} images are not read: convert to JPEG or PNG"
+        for suffix in (".exr", ".jxl", ".psb", ".psd", ".svg", ".svgz", ".tga", ".xcf")
+    },
+}
+"""Extensions of pictures of kinds that are not read, in lower case, and what to say of each."""
+
 _PNG_END = b"IEND\xaeB`\x82"
 _UPRIGHT = {  # what undoes each value of the EXIF orientation tag; 1 is upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from paragrain.collection import ImportReport, Store
 from paragrain.errors import UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.listing import Listing, record_id
 from paragrain.sources.photo import check_split
 from paragrain.sources.tables import read_text

@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from paragrain.collection import ImportReport, Store
 from paragrain.errors import UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.listing import Listing
 from paragrain.sources.tables import read_text
 from paragrain.sources.texts import Values, shown, text_problem

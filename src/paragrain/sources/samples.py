@@ -203,7 +203,7 @@ def _match(pattern: Path, found: Found) -> None:
             found.problems.append((str(path), "there is no such file"))
 
 
-def check_store(found: Found, store: Store) -> None:
+def check_store(found: Found, store: Store | None) -> None:
     """Refuse to link images that are no files of their own.
 
     Raises:

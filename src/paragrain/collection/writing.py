@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from paragrain.collection.linking import LINKED, Links, Store
+from paragrain.collection.linking import LINKED, Links
 from paragrain.collection.locking import writing_alone
+from paragrain.collection.options import WriteOptions
 from paragrain.collection.reading import inside
 from paragrain.collection.record import ImageRef, Record, digest
 from paragrain.collection.shards import MEBIBYTE, Row, write_shard
@@ -53,6 +54,7 @@ class Item:
             `BadImage`, `BadRecord` or `OSError`: the item is then skipped and named.
         trusted: the image needs no check, since it was made a moment ago.
         file: holds the image and nothing else, so that it can be linked; none if there is none.
+        says_split: its split comes from the source or the user, and is not the default.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Item:
     make: Callable[[], Record]
     trusted: bool = False
     file: Path | None = None
+    says_split: bool = True
 
 
 @dataclass
@@ -94,15 +97,12 @@ def write_collection(
     *,
     name: str,
     source: str,
-    licence: str | None = None,
     created_by: str | None = None,
     problems: Iterable[Pair] = (),
     notes: Iterable[str] = (),
-    store: Store = "bytes",
     shard_rows: int = 1000,
     shard_bytes: int = 128 * MEBIBYTE,
-    max_pixels: int | None = None,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Make the collection in `folder` hold exactly `items`, doing only what is missing.
 
@@ -136,6 +136,8 @@ def write_collection(
         ParagrainError: nothing can be imported, or `items` differ when they are read again.
     """
     folder = Path(folder)
+    licence, store = options.get("licence"), options.get("store") or "bytes"
+    max_pixels, show = options.get("max_pixels"), options.get("show", True)
     if isinstance(items, Iterator):
         items = list(items)
     again = items if callable(items) else partial(iter, items)

@@ -11,7 +11,7 @@ from typing import Unpack
 
 from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.listing import Listing, record_id
 from paragrain.sources.photo import said
 from paragrain.sources.registry import importer

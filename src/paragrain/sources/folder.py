@@ -10,21 +10,11 @@ from typing import Unpack
 
 from paragrain.collection import ImportReport, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
+from paragrain.images import IMAGE_SUFFIXES, UNREADABLE
 from paragrain.sources.photo import merged, photo_item, said
 from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text
 from paragrain.sources.texts import Texts, Values, shown, text_problem
-
-IMAGE_SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .jfif .png .apng .gif .webp .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k .jpx "
-    ".ppm .pgm .pbm .pnm .mpo".split()
-)
-"""Files with these extensions are taken for images, in upper or lower case."""
-
-UNREADABLE_SUFFIXES = frozenset(
-    ".heic .heif .jxl .svg .psd .cr2 .cr3 .nef .arw .dng .orf .rw2 .raf".split()
-)
-"""Pictures of kinds that cannot be read: they are named among the skipped."""
 
 TXT_FIELDS = ("captions", "description", "paragraph")
 
@@ -137,8 +127,8 @@ def _sort_in(found: _Found, folder: Path, file: Path) -> None:
     path, suffix = file.relative_to(folder).as_posix(), file.suffix.lower()
     if suffix == ".txt":
         found.texts.append(path)
-    elif suffix in UNREADABLE_SUFFIXES:
-        found.problems.append((shown(path), f"{suffix} images cannot be read: convert it to JPEG"))
+    elif suffix in UNREADABLE:
+        found.problems.append((shown(path), UNREADABLE[suffix]))
     elif suffix in IMAGE_SUFFIXES:
         if shown(path) != path:
             found.problems.append((shown(path), "its name is not valid Unicode: rename it"))

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.photo import merged, photo_item
 from paragrain.sources.texts import Texts, Values, shown, text_problem
 

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.listing import Listing
 from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text

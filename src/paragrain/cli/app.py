@@ -14,6 +14,7 @@ from paragrain.cli import (
     search,
     study,
     train,
+    update,
 )
 
 EXIT_CODES = (
@@ -50,6 +51,7 @@ def _options(
 
 app.add_typer(import_.app, name="import")
 app.add_typer(annotation.app, name="annotate")
+app.command("update")(update.update)
 app.command("embed")(embed.embed)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)

@@ -1,30 +1,30 @@
 """COCO: a folder of images and a JSON file that lists them with their captions."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Unpack
 
-from paragrain.collection import ImportReport, Store, write_collection
+from paragrain.collection import ImportReport, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
-from paragrain.sources.photo import check_split, merged, photo_item
-from paragrain.sources.texts import Values, read_texts, shown, text_problem
+from paragrain.sources.photo import merged, photo_item, said
+from paragrain.sources.registry import importer
+from paragrain.sources.texts import Texts, Values, shown, text_problem
 
 Problems = list[tuple[str, str]]
 
 
+@importer("coco")
 def import_coco(
     images: Path,
     captions: Path,
     out: Path,
     *,
-    texts: Path | None = None,
-    split: str = "train",
+    texts: Path | Sequence[Path] | None = None,
+    split: str | None = None,
     name: str = "coco",
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring a data set in COCO's layout into a collection.
 
@@ -38,23 +38,18 @@ def import_coco(
         images: the folder that `file_name` starts from.
         captions: the JSON file.
         out: the collection's folder.
-        texts: a table of further texts; see `read_texts` and `TextTable.join`.
+        texts: tables of further texts; see `Texts`, `read_texts` and `TextTable.join`.
         split: of all images for which `texts` does not say another.
         name: of the data set.
-        licence: of the data, as far as known.
-        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
-            `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: one of the paths does not hold what it should.
         ParagrainError: none of the images is there.
     """
-    check_split(split)
     if not images.is_dir():
         raise UsageError(f"there is no folder {images}: check the path of the images")
-    table = None if texts is None else read_texts(texts)
+    tables = Texts(texts)
     problems: Problems = []
     listed, annotations = _read(captions)
     files, values = _images(listed, problems)
@@ -68,8 +63,8 @@ def import_coco(
             "check the folder"
         )
     notes = [f"{n:,} images have no captions"] if (n := _bare(present, values)) else []
-    joined = table.join(present, root=images.resolve().name) if table else {}
-    base: Values = {"split": split, "source": name}
+    joined = tables.join(present, root=images.resolve().name)
+    base = said(split=split, source=name)
     return write_collection(
         out,
         [
@@ -78,12 +73,9 @@ def import_coco(
         ],
         name=name,
         source="coco",
-        licence=licence,
-        problems=problems + (table.problems if table else []),
-        notes=notes + (table.notes if table else []),
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        problems=problems + tables.problems,
+        notes=notes + tables.notes,
+        **options,
     )
 
 

@@ -7,18 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Unpack
 
-from paragrain.collection import ImportReport, Store, write_collection
+from paragrain.collection import ImportReport, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.photo import merged, photo_item
-from paragrain.sources.texts import (
-    Values,
-    read_texts,
-    shown,
-    text_problem,
-)
+from paragrain.sources.texts import Texts, Values, shown, text_problem
 
 
 def record_id(value: Any) -> str | None:
@@ -92,11 +87,8 @@ class Listing:
         name: str,
         source: str,
         field: str,
-        licence: str | None,
-        texts: Path | None,
-        store: Store,
-        max_pixels: int | None,
-        show: bool,
+        texts: Path | Sequence[Path] | None,
+        **options: Unpack[WriteOptions],
     ) -> ImportReport:
         """Find the images, join further texts, and write the collection.
 
@@ -105,17 +97,14 @@ class Listing:
             name: of the data set.
             source: the kind of source.
             field: the field whose lack is noted.
-            licence: of the data, as far as known.
-            texts: a table of further texts.
-            store: see `write_collection`.
-            max_pixels: see `images.decode`.
-            show: whether to show a progress bar.
+            texts: tables of further texts.
+            options: see `WriteOptions`.
 
         Raises:
             UsageError: no image is listed, or `texts` cannot be used.
             ParagrainError: none of the images is there.
         """
-        table = None if texts is None else read_texts(texts)
+        tables = Texts(texts)
         if not self.names:
             first = "".join(f" ({where}: {reason})" for where, reason in self.problems[:1])
             raise UsageError(f"{self.path} lists no images that can be used{first}: check the file")
@@ -129,7 +118,7 @@ class Listing:
             self.notes.append(f"{absent:,} of the {len(self.names):,} listed images are missing")
         if bare := sum(not self.values[id].get(field) for id in files):
             self.notes.append(f"{bare:,} images have no {field}")
-        joined = table.join(files, root=self.images.resolve().name) if table else {}
+        joined = tables.join(files, root=self.images.resolve().name)
         return write_collection(
             out,
             [
@@ -143,12 +132,9 @@ class Listing:
             ],
             name=name,
             source=source,
-            licence=licence,
-            problems=self.problems + (table.problems if table else []),
-            notes=self.notes + (table.notes if table else []),
-            store=store,
-            max_pixels=max_pixels,
-            show=show,
+            problems=self.problems + tables.problems,
+            notes=self.notes + tables.notes,
+            **options,
         )
 
     def _files(self) -> dict[str, str]:
@@ -197,6 +183,3 @@ def _name_problem(name: Any) -> str | None:
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
         return "its file name leaves the folder of the images"
     return None
-
-
-# --- JSON lines -------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import json
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -113,6 +113,40 @@ class TextTable:
                 values.setdefault(name, []).extend(value)
             elif values.setdefault(name, value) != value:
                 self.report(row.shown, f"line {row.line} has another {name} than a line before")
+
+
+class Texts:
+    """Several tables, each joined by itself; of two, the later one counts, field by field.
+
+    There may be none, so that whoever imports need not ask.
+    """
+
+    def __init__(self, paths: Path | Sequence[Path] | None):
+        """Read the tables; for the errors see `read_texts`."""
+        paths = () if paths is None else [paths] if isinstance(paths, str | Path) else paths
+        self._tables = [read_texts(Path(path)) for path in paths]
+
+    def __bool__(self) -> bool:
+        """Whether there is any table."""
+        return bool(self._tables)
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """Those of all tables, so far."""
+        return [problem for table in self._tables for problem in table.problems]
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of all tables, so far."""
+        return [note for table in self._tables for note in table.notes]
+
+    def join(self, images: Mapping[str, str], *, root: str = "") -> dict[str, Values]:
+        """The values for each image id; see `TextTable.join`."""
+        joined: dict[str, Values] = {}
+        for table in self._tables:
+            for id, values in table.join(images, root=root).items():
+                joined.setdefault(id, {}).update(values)
+        return joined
 
 
 def read_texts(path: Path) -> TextTable:

@@ -201,7 +201,8 @@ def write_collection(
             links=links,
             folder=folder,
             max_pixels=options.get("max_pixels"),
-            kept=None if drop else kept,
+            kept=kept,
+            drop=drop,
             shares=shares,
             fresh=fresh,
         )
@@ -335,7 +336,8 @@ def _make(
     links: Links | None,
     folder: Path,
     max_pixels: int | None,
-    kept: KeptTexts | None,
+    kept: KeptTexts,
+    drop: bool,
     shares: Shares,
     fresh: set[str],
 ) -> tuple[Item, Row | str]:
@@ -355,10 +357,9 @@ def _make(
             if links is not None and item.file is not None and record.image.path is not None:
                 path = links.put(item.id, item.file, record.image.path, data)
                 record.image = ImageRef(path=path)
-        known = False
-        if kept is not None:
-            record, known = kept.take(record, pixels, says_split=item.says_split)
-        if shares and not item.says_split and not known:
+        says = item.says_split
+        record, known = kept.take(record, pixels, says_split=says, split_alone=drop)
+        if shares and not says and not known:
             record.split = shares.split_of(key_of(record.group, record.content, record.id))
             fresh.add(record.id)
         return item, Row(record, item.stamp, digest(record), pixels)

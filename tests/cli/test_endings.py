@@ -1,4 +1,4 @@
-"""How commands end: in one sentence, in JSON if asked, whatever the streams and the libraries do."""
+"""How commands end: in one sentence, in JSON if asked, whatever streams and libraries do."""
 
 import errno
 import json
@@ -92,15 +92,17 @@ def test_an_exception_of_a_library_is_one_sentence(
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\xff\xfe no such thing\n" * 3)
-    with pytest.raises(Exception, match="") as caught:
+    try:
         library_failures()[name](path)
-    code, sentence = explained(caught.value)
+    except Exception as error:
+        caught = error
+    code, sentence = explained(caught)
     assert code == 1
     assert name in sentence
     assert "\n" not in sentence
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("PARAGRAIN_DEBUG", "1")
-    assert explained(caught.value) == (code, sentence)
+    assert explained(caught) == (code, sentence)
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -161,9 +163,9 @@ def test_closed_streams_do_no_harm(tmp_path: Path) -> None:
     ids=lambda env: " ".join(env),
 )
 def test_whatever_the_encoding_a_line_is_a_line_without_control_codes(env: dict[str, str]) -> None:
-    done = run("search", "naïve 照片\n\x1b[31m\x9b\u2028x", "a star", env=env)
+    done = run("import", "folder", "naïve 照片\n\x1b[31m\x9b\u2028x", "out", env=env)
     assert done.returncode == 2
-    assert b"check the path" in done.stderr
+    assert b"there is no folder" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert b"\x1b" not in done.stderr
     shown = run("import", "--help", env=env)
@@ -196,7 +198,7 @@ def ignored() -> None:
 def test_control_c(tmp_path: Path, before: Callable | None, code: int) -> None:
     """It says how to go on; where it is ignored on entry, as behind `nohup ... &`, it stays so."""
     process = subprocess.Popen(
-        [*COMMAND, "import", "scenes", "--size", "1500", tmp_path / "w", "--json"],
+        [*COMMAND, "import", "scenes", "--size", "400", tmp_path / "w", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before,
     )  # fmt: skip
     while not (tmp_path / "w" / "collection.json").exists():
@@ -209,4 +211,4 @@ def test_control_c(tmp_path: Path, before: Callable | None, code: int) -> None:
         assert "run the same command again to go on" in err
         assert len(err.splitlines()) == 1
     else:
-        assert json.loads(out)["written"] > 1500
+        assert json.loads(out)["written"] > 400

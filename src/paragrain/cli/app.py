@@ -15,6 +15,7 @@ from paragrain.cli import (
     study,
     train,
     update,
+    use,
 )
 
 EXIT_CODES = (
@@ -52,6 +53,7 @@ def _options(
 app.add_typer(import_.app, name="import")
 app.add_typer(annotation.app, name="annotate")
 app.command("update")(update.update)
+app.command("use")(use.use)
 app.command("embed")(embed.embed)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)

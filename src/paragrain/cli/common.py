@@ -16,11 +16,12 @@ SHOWN_FAILURES = 10
 
 CollectionArgument = Annotated[Path, typer.Argument(help="Folder of the collection.")]
 ModelOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--model",
         "-m",
-        help="blip0 (ships with the package), a folder, or a Hugging Face Hub name.",
+        help="A folder, or a Hugging Face Hub name; by default the one that the collection "
+        "remembers (`paragrain use`), and blip0, which ships with the package, for drawn scenes.",
     ),
 ]
 DeviceOption = Annotated[

@@ -72,7 +72,8 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, BrokenPipeError):
         return ""
     if getattr(error, "errno", None) in _NO_ROOM or _NO_ROOM_TEXT.search(text):
-        where = f" at {error.filename}" if getattr(error, "filename", None) else ""
+        place = getattr(error, "filename", None)
+        where = f" at {place}" if place else ""
         return (
             f"there is no room to write{where} ({_first_line(error)}): make room, then run the "
             "same command again"

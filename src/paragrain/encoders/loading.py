@@ -1,6 +1,7 @@
 """Open an encoder by name: one that ships here, a local folder or file, or a Hub name."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,8 @@ MODELS = Path(__file__).parents[1] / "models"
 
 
 def load_encoder(
-    name_or_path: str | Path, device: str | torch.device | None = None
+    name_or_path: str | os.PathLike[str] | ImageTextEncoder,
+    device: str | torch.device | None = None,
 ) -> ImageTextEncoder:
     """Open an image-text encoder in float32, ready to encode, its weights frozen.
 
@@ -61,6 +63,8 @@ def load_encoder(
             its weights are incomplete; the sentence lists what is missing or left over.
         UsageError: the device does not exist here, or it cannot be stretched.
     """
+    if isinstance(name_or_path, ImageTextEncoder):
+        return name_or_path
     where = choose_device(device)
     encoder = _open(str(name_or_path))
     encoder.requires_grad_(False)

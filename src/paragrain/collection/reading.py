@@ -1,5 +1,6 @@
 """Reading a collection: streamed, without touching image bytes unless they are asked for."""
 
+import os
 from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
@@ -55,12 +56,17 @@ class Collection:
         self._problems: list[tuple[str, str]] = []
 
     @classmethod
-    def open(cls, path: str | Path) -> "Collection":
-        """Open the collection in a folder.
+    def open(cls, path: "str | os.PathLike[str] | Collection") -> "Collection":
+        """Open the collection in a folder; one that is open already is given back.
 
         Raises:
-            ParagrainError: there is no such folder, it is no collection, or it has no records.
+            UsageError: there is no such folder, or `path` is no path.
+            ParagrainError: it is no collection, or it has no records.
         """
+        if isinstance(path, Collection):
+            return path
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"a collection is named by its folder, not by {type(path).__name__}")
         folder = Path(path)
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}: check the path of the collection")

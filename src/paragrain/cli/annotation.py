@@ -39,14 +39,12 @@ def status(collection: CollectionArgument, json: JsonOption = False) -> None:
         f"{failed:,} failed, {found.remaining:,} to come; "
         + ("running now" if found.running else "not running"),
         *[f"{kind}: {n:,} with fewer than asked for" for kind, n in found.fewer.items()],
-        *(
-            [f"{found.answered:,} answered, not in the collection: {waiting}"]
-            * (found.answered > 0)
-        ),
         f"{found.calls:,} replies in the log"
         + (f"; {found.rate:,.2f} images/s" if found.rate else "")
         + (f", {duration(found.seconds_left)} left" if found.seconds_left else ""),
     ]
+    if found.answered:
+        lines.append(f"{found.answered:,} answered, not in the collection: {waiting}")
     if found.scores:
         most = max(found.scores.values())
         lines.append("score  paragraphs")

@@ -48,7 +48,9 @@ _HOLDS_REFUSAL = re.compile(rf"(?:^|\n|[.!?。！？]\s)[*_> ]{{0,9}}{_DECLINES}
 _MENTIONS_REFUSAL = re.compile(
     rf"(?<!\w){_DECLINES}|\b(?:unable|impossible|not (?:able|possible)|cannot|can't|no image)\b"
 )
-_JSON = re.compile(r"^[ \t]*(?:`{3,}\w*[ \t]*)?(?=\{\s*(?:\"|\Z)|\[\s*(?:[\"\]]|\Z))", re.MULTILINE)
+_JSON = re.compile(
+    r"^[ \t]*(?:`{3,}\w*[ \t]*)?(?=\{\s*(?:\"|\Z)|\[\s*(?:[\"\]{]|\Z))", re.MULTILINE
+)
 _FENCE = re.compile(r"(?:`{3,}|~{3,})\s*[\w+-]*")
 _EMPHASIS = (
     re.compile(r"(\*{2,3})(?=[^\s*])([^*]+?)(?<=\S)\1"),

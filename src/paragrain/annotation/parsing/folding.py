@@ -115,6 +115,7 @@ _PLAIN_LABEL = re.compile(
     r"(?:\s#?\d{1,2})?\s?:\s+",
     re.IGNORECASE,
 )
+_RESIDUE = re.compile(r"^\s*[-–—•·]\s+|\s*\\+\s*$")  # a second mark; a line break of markdown
 _TITLE_DASH = re.compile(r"^\s*(\*\*|__)[^*]{1,60}\1\s*[-–—]\s")
 
 
@@ -128,7 +129,8 @@ def clean_item(raw: str) -> tuple[str, str]:
         return "", f"an item of {len(raw):,} characters"
     if _TITLE_DASH.match(raw):
         return "", "a title before the sentence"
-    text = unquoted(without_notes(_PLAIN_LABEL.sub("", tidy(_BOLD_LABEL.sub("", raw)))))
+    raw = _RESIDUE.sub("", _BOLD_LABEL.sub("", raw))
+    text = unquoted(without_notes(_PLAIN_LABEL.sub("", tidy(raw))))
     if text is None:
         return "", "quotes that do not pair"
     text = without_notes(text)

@@ -4,9 +4,9 @@ import re
 
 _COUNT = (
     r"(?:(?:approx(?:imately|\.)?|about|around|exactly|total:?|~|≈|ca\.?)\s*)?\d{1,3}[ -]?"
-    r"(?:words?|char(?:acter)?s?|tokens?|letters?|syllables?)(?:\s(?:long|in total|total))?"
+    r"(?:words?|char(?:acter)?s?|tokens?|letters?|syllables?)(?:\s(?:long|in total|total|captions?|sentences?))?"
     r"|(?:word|character|token)\s?count\s*[:=]?\s*\d{1,3}"
-    r"|(?:length|words?)\s*[:=]\s*\d{1,3}(?:\swords?)?"
+    r"|(?:length|words?)\s*[:=]\s*\d{1,3}(?:\swords?)?|\d{1,3}w"
 )
 _TOPIC = (
     r"(?:focus(?:ed|es|ing)?|emphas[ie]s|emphasi[sz](?:es|ing|ed)|highlight(?:s|ing|ed)?|attention"
@@ -16,15 +16,18 @@ _TOPIC = (
 _LABEL = (
     rf"(?:(?:the|main|primary|visual|key|different|more)\s)?{_TOPIC}"
     r"(?:\s*[:=–—-]|\s(?:on|upon)\b)[^()\[\]{}]{0,100}"
+    r"|(?:highlighting|emphasi[sz]ing|focusing|focus(?:ed)? on|stressing)\b[^()\[\]{}]{0,100}"
 )
+_NOTE = rf"(?:{_COUNT})(?:\s*[,;:|–—-]\s*[^()\[\]{{}}]{{0,100}})?|(?:{_LABEL})"
 _BEHIND = re.compile(
-    rf"\s*[-–—|•·]*\s*[(\[{{]\s*(?:{_COUNT}|{_LABEL})\s*[)\]}}]\s*(?P<stop>[.!?。]?)\s*$"
+    rf"\s*[-–—|•·]*\s*[(\[{{]\s*(?:{_NOTE})\s*[)\]}}]\s*(?P<stop>[.!?。]?)\s*$"
     rf"|(?:(?<=[.!?。\"”])\s*|\s+)[-–—|•·]\s*(?:{_COUNT})\.?\s*$|(?<=[.!?。\"”])\s*(?:{_COUNT})\.?\s*$",
     re.IGNORECASE,
 )
-_BEFORE = re.compile(rf"^[(\[{{]\s*(?:{_COUNT}|{_LABEL})\s*[)\]}}]\s*[:–—-]?\s*", re.IGNORECASE)
+_BEFORE = re.compile(rf"^[(\[{{]\s*(?:{_NOTE})\s*[)\]}}]\s*[.:–—-]?\s*", re.IGNORECASE)
 _NOTE_STAYS = re.compile(
     rf"[(\[{{]\s*[^\W\d][\w ]{{0,24}}:\s[^()\[\]{{}}]*[)\]}}]\W*$"
+    rf"|^[(\[{{]\s*[^\W\d][\w ]{{0,24}}:\s[^()\[\]{{}}]*[)\]}}]"
     rf"|[.!?。)\]]\s*(?:{_TOPIC})\s*:|[(\[]\s*(?:{_COUNT})\s*[)\]]",
     re.IGNORECASE,
 )

@@ -33,24 +33,25 @@ _REMARK = re.compile(
 )
 
 # Digits in circles, in brackets, with a full stop, on keys; 1 to 20.
-_SPECIAL_DIGITS = "\u2460-\u249b\u24f5-\u24fe\u2776-\u2793\u3220-\u3229\u3280-\u3289"
+_SPECIAL_DIGITS = "\uff11-\uff19\u2460-\u249b\u24f5-\u24fe\u2776-\u2793\u3220-\u3229\u3280-\u3289"
 _KEYCAP = "\ufe0f?\u20e3"
 _SPECIAL_MARK = re.compile(
-    rf"^(?P<before>\W*)(?:(?P<special>[{_SPECIAL_DIGITS}])|(?P<key>[1-9]){_KEYCAP})"
-    r"\s*(?:[.:、．：]|[-–—](?=\s))?\s*"
+    rf"^(?P<before>\W*)(?:(?P<special>[{_SPECIAL_DIGITS}])(?!\d)|(?P<key>[1-9]){_KEYCAP})"
+    r"\s*(?:[.:)、．：）]|[-–—](?=\s))?\s*"
 )
 _INSIDE = re.compile(
     rf"(?:(?<=[\s;,|>])|^|(?<=[.!?。！？；，\"”’»*_]))"
-    rf"(?:\((?P<a>\d{{1,2}})\)|(?P<b>\d{{1,2}})(?P<mark>\.\)|[.):、．）：])"
-    rf"|(?P<special>[{_SPECIAL_DIGITS}])|(?P<key>[1-9]){_KEYCAP})"
-    r"(?=\s*[^\W\d]|\s*[\"“'‘«*_「(]|\s+\d|\s*$)",
+    rf"(?:\*\*|__)?(?:\((?P<a>\d{{1,2}})\)|(?P<b>\d{{1,2}})(?P<mark>\.\)|[.):、．）：])"
+    rf"|(?P<special>[{_SPECIAL_DIGITS}])(?![\d.):、．）：])|(?P<key>[1-9]){_KEYCAP})"
+    r"(?=(?:\*\*|__)?\s*(?:[^\W\d]|[\"“'‘«*_「(]|$)|\s+\d)",
     re.MULTILINE,
 )
 _SEPARATED = re.compile(r"\s*(?:[;；,，|]\s*(?:and\s*)?)?$")
-_STANDS_ALONE = re.compile(r"^[\s>*_#|•+-]*$")
+_STANDS_ALONE = re.compile(r"^[\s>*_#|•+\"“-]*(?:[^\W\d]{1,20}[.°º]?\s?#?)?\s*$")
+_IN_QUOTES = re.compile(r"^\s*[\"“](?=\d{1,2}[.)])(.*)[\"”],?\s*$")
 _BARE_MARK = re.compile(
-    r"^\s*(?:[-*+•>|]\s*)?(?P<word>[^\W\d]{1,20}[.°º]?\s?\#?)?\s*(?P<number>\d{1,2})"
-    r"(?:st|nd|rd|th|º|°)?(?P<mark>(?:\s?[^\w\s\"“‘«「']){0,3})(?P<gap>\s*)(?P<rest>\S.*)$"
+    r"^\s*(?:[-*+•>|]\s+|[>|]|\#{1,6}\s*)?(?:\*\*|__|`|<)?(?P<word>[^\W\d]{1,20}[.°º]?\s?\#?)?\s*(?P<number>\d{1,2})"
+    r"(?:st|nd|rd|th|º|°)?(?P<mark>(?:\s?[^\w\s\"“‘«「']){0,3})\s*(?P<rest>.*)$"
 )
 
 
@@ -137,6 +138,8 @@ def _read_list(text: str, count: int, cut: bool) -> _Listing | Failure:
     if found is not None:
         return _json_list(*found)
     lines = [_SPECIAL_MARK.sub(_plainly, line) for line in lines_of(_spread_out(text, count))]
+    if all(_IN_QUOTES.match(line) for line in lines if line):
+        lines = [_IN_QUOTES.sub(r"\1", line) for line in lines]
     if not _number_marks(lines):
         lines = _marked(lines, count)
     marks = _number_marks(lines)
@@ -224,8 +227,9 @@ def _marked(lines: list[str], count: int) -> list[str]:
         return lines
     styles = {((mark["word"] or "").lower(), mark["mark"].strip()) for mark in found.values()}
     between = set(range(min(found), max(found))) - set(found)
-    stray = any(lines[i] and not lines[i][0].isspace() for i in between)
-    lower = any(not mark["mark"].strip() and mark["rest"][0].islower() for mark in found.values())
+    alone = not any(mark["rest"] for mark in found.values())  # the texts stand below
+    stray = not alone and any(lines[i] and not lines[i][0].isspace() for i in between)
+    lower = any(not mark["mark"].strip() and mark["rest"][:1].islower() for mark in found.values())
     if len(styles) > 1 or stray or lower:
         return lines
     plain = list(lines)

@@ -63,6 +63,7 @@ _CANNOT_TELL = re.compile(
     r"|confirm|ascertain|verif|establish|specif|infer|deduc)"
     r"|\b(?:un|not )(?:clear|known|certain|specified|sure) (?:from|in|whether|what|who|where|based)"
     r"|\bremains? (?:unclear|unknown|uncertain)\b"
+    r"|\b(?:is|are|was|were)(?: not |n't | un)(?:specified|stated|known|clear|identifiable|indicated)\b"
     r"|\bno (?:further|additional|other) (?:details|info)"
     r"|\bwithout (?:further|more|additional) (?:context|information|details)"
     r"|\bnot (?:visible|shown|provided|given|discernible) (?:in|from|by) the "
@@ -140,7 +141,8 @@ def _without_title(lines: list[str]) -> list[str]:
     title, text = kept[0].strip(), kept[1].lstrip('"“*_ ')
     words = title.split()
     named = all(word[0].isupper() or len(word) < 5 for word in words)
-    if ENDS_SENTENCE.search(title.rstrip("*_")) or title.endswith((":", ",", ";", "-", "：", "，")):
+    sentence = ENDS_SENTENCE.search(title.rstrip("*_")) and not (apart and named)
+    if sentence or title.endswith((":", ",", ";", "-", "：", "，")):
         return kept
     if len(words) <= _LONGEST_TITLE and text[:1].isupper() and (apart or named):
         return kept[1:]

@@ -28,7 +28,7 @@ _OTHER = re.compile(
     re.IGNORECASE,
 )
 _N = r"(?<![\w.,/+−–-])(?P<n>\d{1,9}(?:\.\d{1,9}|,\d{1,2})?)"
-_ALONE = r"(?!\s?[/−–—-]\s?\d|[\w%+½¼¾⁄]|[.,]\d)"
+_ALONE = r"(?!\s?[/−–—-]\s?\d|(?![分点점])[\w%+½¼¾⁄]|[.,]\d)"
 _GOES_ON = (
     r"(?:because|since|as|for|due|given|on|overall|points?|stars?|in|with|is my|is what|and"
     r"|but|although|though|while)\b"
@@ -52,13 +52,23 @@ _STATED = (
     re.compile(
         r"(?:\b(?:scored?|rating|rated?|grade|answer|verdict|give|assign|say|scale|note|punkte"
         rf"|bewertung|{_FAITHFUL})\b|评分|得分|分数|評価|スコア|점수)"
-        rf"{_FILLER}{_N}{_ALONE}{_END}",
+        rf"{_FILLER}{_N}(?:\s(?:of|out of)\s10\b|{_ALONE}){_END}",
+        re.IGNORECASE,
+    ),
+    # "On a scale from 0 to 10, this is a 4"
+    re.compile(
+        r"\bscale\b[\s:,]*(?:(?:it|this|that|the|description|paragraph|is|would|be|i|give|rate|an?|as"
+        rf"|at|my|score|rating|it's|i'd|say)\b[\s:,]*){{0,8}}{_N}{_ALONE}{_END}",
         re.IGNORECASE,
     ),
     # on a line of its own
     re.compile(rf"^[ \t]*{_N}{_ALONE}[ \t]*[.!。]?[ \t]*$", re.MULTILINE),
-    # "9, because", "9. The description"; but "1. The description" may begin a list
-    re.compile(rf"\A\s*(?!1\.){_N}{_ALONE}(?=[.,;!。](?!\s*\d))"),
+    # "9, because", "9 (not perfect)", "9. The description"; but "1. The description" may be a list's
+    re.compile(
+        rf"\A\s*(?!1\.){_N}{_ALONE}(?=[.,;!。](?!\s*\d)|\s*\(\D|\s*points?\W*\Z"
+        r"|\s+(?:because|since|as|for|due to|given|but|although|though)\b)",
+        re.IGNORECASE,
+    ),
     # "9: The description", where no other number tells that it explains the scale
     re.compile(rf"\A\s*(?!1\b){_N}{_ALONE}(?=\s?[:)]\s\D*\Z|\s[-–—]\s\D*\Z)"),
     re.compile(rf"\A\s*{_N}{_ALONE}(?=\s*(?:on (?:a|the) scale|分|点|점))", re.IGNORECASE),
@@ -122,9 +132,9 @@ def parse_score(reply: Reply) -> int | Failure:
         if value is None:
             return Failure("unreadable", "JSON without a score")
         text, cut = value, False
-    if opens_as_refusal(text) or holds_refusal(text):
-        return Failure("refusal")
     text = _plain_digits(text)
+    if opens_as_refusal(text) or holds_refusal(_CORRECTED.sub("", text)):
+        return Failure("refusal")
     plain = _SCALE.sub("scale", re.sub(r"\\boxed\b|[*_`$\"\[\]{}]", "", text))
     score = _stated(plain, cut, reply.ending == "unsaid" and not isinstance(found, tuple))
     unstated = isinstance(score, Failure) and score.kind != "cut"
@@ -158,8 +168,8 @@ def _stated(text: str, cut: bool, unsaid: bool) -> int | Failure:
         return _WORDS.index(word)
     found = [match for pattern in _STATED for match in pattern.finditer(text)]
     found = [match for match in found if _counts(match, text)]
-    corrections = [match for match in _CORRECTED.finditer(text) if _counts(match, text)]
-    if found and corrections:
+    corrections = [m for m in _CORRECTED.finditer(text) if _counts(m, text, corrected=True)]
+    if corrections and (found or re.match(r"\s*\d", text)):
         found = [max(corrections, key=lambda match: match.start("n"))]
     if not found:
         return Failure("cut" if cut else "unreadable", "no score", thinking=cut)
@@ -184,8 +194,11 @@ def _may_go_on(match: re.Match[str], text: str, cut: bool, unsaid: bool) -> bool
     return at_end and (cut or (unsaid and match["n"] == "1"))
 
 
-def _counts(match: re.Match[str], text: str) -> bool:
-    """Whether the words around a number let it stand: no denial, no condition, no other matter."""
+def _counts(match: re.Match[str], text: str, *, corrected: bool = False) -> bool:
+    """Whether the words around a number let it stand: no denial, no condition, no other matter.
+
+    What "should be" is a thought, or else a correction.
+    """
     start, end = match.span("n")
     sentence = max((m.end() for m in _SENTENCE.finditer(text, 0, start)), default=0)
     stop = _SENTENCE.search(text, end)
@@ -196,7 +209,9 @@ def _counts(match: re.Match[str], text: str) -> bool:
     if _DENIED.search(clause) or _TAKEN_BACK.search(behind):
         return False
     last_comma = before.rfind(",") + 1
-    if _IF.search(before[last_comma:]) or re.match(r"[^,;:]*\b(?:if|unless)\b", behind, re.I):
+    if (not corrected and _IF.search(before[last_comma:])) or re.match(
+        r"[^,;:]*\b(?:if|unless)\b", behind, re.I
+    ):
         return False
     if re.search(r"\bif\b[^,;]*,[^,;]*$", before, re.I):
         return False

@@ -19,7 +19,7 @@ from paragrain.errors import UsageError
 
 def evaluate(
     collection: CollectionArgument,
-    model: ModelOption = "blip0",
+    model: ModelOption = None,
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -94,7 +94,7 @@ def evaluate(
     """
     from paragrain.audit import MARKING, audit_of, marks
     from paragrain.collection import Collection
-    from paragrain.encoders import load_encoder
+    from paragrain.encoders import encoder_for
     from paragrain.evaluation import (
         check_out,
         figure_path,
@@ -124,7 +124,7 @@ def evaluate(
         marked = marks(report, [reason.strip() for reason in reasons])
     results = run(
         source,
-        load_encoder(model, device),
+        encoder_for(source, model, device),
         budgets,
         texts=texts,
         split=split,

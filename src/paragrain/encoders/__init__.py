@@ -6,6 +6,7 @@ from paragrain.encoders.base import (
     encode_tokens,
 )
 from paragrain.encoders.blip import BlipEncoder
+from paragrain.encoders.choosing import encoder_for, use
 from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.encoding import TextVectors, encode_images, encode_texts
 from paragrain.encoders.kinds import register_encoder
@@ -27,7 +28,9 @@ __all__ = [
     "encode_images",
     "encode_texts",
     "encode_tokens",
+    "encoder_for",
     "load_encoder",
     "register_encoder",
     "stretch",
+    "use",
 ]

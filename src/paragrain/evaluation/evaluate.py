@@ -12,7 +12,7 @@ from paragrain.evaluation.protocols import Protocol, load_protocol
 from paragrain.evaluation.results import Result, describe
 from paragrain.retrieval import scores_from_ranks
 
-TEXTS, TOKENS, NORMALISE, CUT = "paragraph", 128, "none", "tokens"
+TEXTS, NORMALISE, CUT = "paragraph", "none", "tokens"
 
 
 def evaluate(
@@ -35,7 +35,8 @@ def evaluate(
         texts: the field of the texts: paragraph (the default), captions, description or generated.
             Every text asks for its image; an image is answered by the best of its texts.
         tokens: token budget, special tokens included; what is cut is counted in the result. By
-            default the protocol's, or 128, or as many as the encoder can read if these are fewer.
+            default the protocol's, as far as the encoder can read so many, or without a protocol
+            the encoder's own, `.budget`.
         split: by default `test` if there is such a split, else the whole collection; "all" asks
             for the whole collection.
         normalise: "none" (the default) or "blip-original"; see
@@ -78,11 +79,11 @@ def sweep(
     """`evaluate` at several token budgets, from one tokenisation; results in the order of budgets.
 
     At a budget that cuts nothing the result is that of the uncut texts, bit for bit. Without
-    budgets it is the protocol's, or 128, or as many as the encoder can read if these are fewer.
+    budgets it is the protocol's, as far as the encoder can read so many, or the encoder's own.
     """
     rules = load_protocol(protocol) if protocol else None
     if budgets is None:
-        budgets = [min(rules.tokens if rules else TOKENS, encoder.max_tokens)]
+        budgets = [min(rules.tokens, encoder.max_tokens) if rules else encoder.budget]
     if not budgets:
         raise UsageError("no token budget is given: name one or more")
     for budget in budgets:  # before the images are embedded, which may take hours

@@ -209,7 +209,7 @@ def search(
         query: any text; what does not fit the budget is told in `.cut`. Of several texts there is
             a result each.
         k: number of hits; the first five of fifteen are the five.
-        tokens: budget; by default all that the encoder can read.
+        tokens: budget; by default the encoder's own, `.budget`.
         split: search one split only.
         show: whether to show progress.
 
@@ -227,7 +227,7 @@ def search(
     if k < 1:
         raise UsageError(f"k is the number of images to find, at least 1, not {k}")
     collection, encoder = Collection.open(collection), load_encoder(encoder)
-    tokenized = encoder.tokenize(queries, encoder.max_tokens if tokens is None else tokens)
+    tokenized = encoder.tokenize(queries, encoder.budget if tokens is None else tokens)
     embeddings = embed(collection, encoder, split=split, show=show)
     if not embeddings.ids:
         raise none_embedded(collection, split, embeddings.failed)

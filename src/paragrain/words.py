@@ -76,3 +76,12 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} hours"
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things whose plural ends in s.
+
+    >>> counted(1, "image"), counted(1200, "image")
+    ('1 image', '1,200 images')
+    """
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")

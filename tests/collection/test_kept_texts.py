@@ -269,7 +269,7 @@ def test_verify_sees_another_picture_under_the_same_name_size_and_time(
     assert write(tmp_path / "c", [entry(), other]).written == 0
     report = write(tmp_path / "c", [entry(), other], verify=True)
     assert (report.written, report.kept) == (1, 1)
-    assert report.notes[0] == "1 images hold other bytes under their old name"
+    assert report.notes[0] == "other bytes under the old name, size and time: 1 image"
     stored = Collection.open(tmp_path / "c").get(["a"])["a"].image.bytes
     assert stored == png(2)
 

@@ -165,13 +165,16 @@ class KeptTexts:
                 return next(same, numbers[-1])  # the last was written last
         return None
 
-    def take(self, record: Record, pixels: str | None, *, says_split: bool) -> tuple[Record, bool]:
-        """A new record with the texts of its picture; whether there were any.
+    def take(
+        self, record: Record, pixels: str | None, *, says_split: bool, split_alone: bool = False
+    ) -> tuple[Record, bool]:
+        """A new record with what is kept of its picture; whether there was anything.
 
         Args:
             record: as its source has it, with its content.
             pixels: `pixels_hash` of the picture, if it was decoded.
             says_split: the split of the record stays; otherwise the picture keeps its own.
+            split_alone: take no texts.
         """
         number = self.find(record.id, record.content, pixels)
         if number is None:
@@ -179,6 +182,8 @@ class KeptTexts:
         line = self.line(number)
         if not says_split:
             record = replace(record, split=line["split"])
+        if split_alone:
+            return record, True
         own = told(record)
         record, replaced = merged(record, line["texts"])
         with self._lock:

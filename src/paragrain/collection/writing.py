@@ -38,6 +38,7 @@ from paragrain.files import write_json
 from paragrain.images import BadImage, content_hash, decode, pixels_hash
 from paragrain.progress import progress_bar
 from paragrain.runtime import cores
+from paragrain.words import counted
 
 FORMAT = 1
 """Version of the layout on disk, kept in `collection.json`."""
@@ -183,7 +184,9 @@ def write_collection(
         there = compare(folder, wanted, anew=drop)
         refuse_another_data_set(folder, there, read, name=name, source=source)
         if options.get("verify") and (changed := verify(folder, wanted, there, read)):
-            report.notes.append(f"{changed:,} images hold other bytes under their old name")
+            report.notes.append(
+                f"other bytes under the old name, size and time: {counted(changed, 'image')}"
+            )
         begun = {**info, "shares": before.get("shares"), "complete": False}  # not yet divided
         write_json(folder / "collection.json", begun)
         clear_away_remains(folder, there.splits)
@@ -198,7 +201,8 @@ def write_collection(
             links=links,
             folder=folder,
             max_pixels=options.get("max_pixels"),
-            kept=None if drop else kept,
+            kept=kept,
+            drop=drop,
             shares=shares,
             fresh=fresh,
         )
@@ -247,7 +251,9 @@ def _finish(
         for split, count in split_counts(manifest).items():
             report.splits[split] = report.splits.get(split, 0) + count
     if links and links.copied:
-        report.notes.append(f"{links.copied:,} images could not be linked, and were copied")
+        report.notes.append(
+            f"copied, since it could not be linked: {counted(links.copied, 'image')}"
+        )
     report.notes += texts_notes(report)
     names = folder / "skipped.jsonl"
     skipped.write(names)
@@ -275,15 +281,15 @@ def texts_notes(report: ImportReport) -> list[str]:
         notes.append(f"dropped, as asked for: {_listed(report.dropped)}")
     if report.waiting:
         notes.append(
-            f"texts of {report.waiting:,} pictures that are gone or changed wait in "
-            f"{report.folder / KEPT} until these come back; --drop-texts drops them"
+            f"texts of {counted(report.waiting, 'image')} not here any more, or changed, wait in "
+            f"{report.folder / KEPT} for the same bytes to come back; --drop-texts drops them"
         )
     return notes
 
 
 def _listed(counts: Mapping[str, int]) -> str:
     """`captions` of 12 images and the like."""
-    return ", ".join(f"{name} of {count:,} images" for name, count in counts.items())
+    return ", ".join(f"{name} of {counted(count, 'image')}" for name, count in counts.items())
 
 
 # --- Making and writing records ---------------------------------------------------------------
@@ -330,7 +336,8 @@ def _make(
     links: Links | None,
     folder: Path,
     max_pixels: int | None,
-    kept: KeptTexts | None,
+    kept: KeptTexts,
+    drop: bool,
     shares: Shares,
     fresh: set[str],
 ) -> tuple[Item, Row | str]:
@@ -350,10 +357,9 @@ def _make(
             if links is not None and item.file is not None and record.image.path is not None:
                 path = links.put(item.id, item.file, record.image.path, data)
                 record.image = ImageRef(path=path)
-        known = False
-        if kept is not None:
-            record, known = kept.take(record, pixels, says_split=item.says_split)
-        if shares and not item.says_split and not known:
+        says = item.says_split
+        record, known = kept.take(record, pixels, says_split=says, split_alone=drop)
+        if shares and not says and not known:
             record.split = shares.split_of(key_of(record.group, record.content, record.id))
             fresh.add(record.id)
         return item, Row(record, item.stamp, digest(record), pixels)

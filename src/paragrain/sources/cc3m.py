@@ -23,11 +23,13 @@ from paragrain.collection import (
 from paragrain.collection.wanted import Wanted
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash
+from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.names import shown
 from paragrain.sources.packed import Packed
 from paragrain.sources.photo import merged, said
 from paragrain.sources.registry import importer
 from paragrain.sources.samples import Found, Part, check_store, find_samples, read_samples
-from paragrain.sources.texts import Texts, Values, shown, text_problem
+from paragrain.sources.texts import Texts
 
 HEADERS = (["caption", "url"], ["url", "caption"])
 """First lines that name the columns. Google's own file has none; img2dataset asks for one."""

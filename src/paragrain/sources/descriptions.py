@@ -7,15 +7,12 @@ from typing import Any, Unpack
 from paragrain.collection import ImportReport, WriteOptions
 from paragrain.collection.record import LIST_FIELDS, TEXT_FIELDS
 from paragrain.errors import UsageError
+from paragrain.sources.cells import text_problem
 from paragrain.sources.listing import Listing, record_id
 from paragrain.sources.photo import said
 from paragrain.sources.registry import importer
 from paragrain.sources.tables import JSON_SUFFIXES, table_rows
-from paragrain.sources.texts import (
-    ID_COLUMNS,
-    NAME_COLUMNS,
-    text_problem,
-)
+from paragrain.sources.texts import ID_COLUMNS, NAME_COLUMNS
 
 Rows = list[tuple[int, Mapping[str, Any]]]
 

@@ -11,10 +11,12 @@ from typing import Unpack
 from paragrain.collection import ImportReport, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import IMAGE_SUFFIXES, UNREADABLE
+from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.names import shown
 from paragrain.sources.photo import merged, photo_item, said
 from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text
-from paragrain.sources.texts import Texts, Values, shown, text_problem
+from paragrain.sources.texts import Texts
 
 TXT_FIELDS = ("captions", "description", "paragraph")
 
@@ -69,7 +71,7 @@ def import_folder(
         raise ParagrainError(f"there are no images in {folder}: check the path")
     beside = _texts_beside(folder, found, txt_field)
     paths = {path: path for path in found.images}
-    joined = tables.join(paths, root=folder.resolve().name)
+    joined = tables.join(paths, root=folder)
     name = name or folder.resolve().name
     items = []
     for path in found.images:

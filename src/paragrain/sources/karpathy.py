@@ -7,9 +7,9 @@ from typing import Any, Unpack
 from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
 from paragrain.files import read_json
+from paragrain.sources.cells import Values
 from paragrain.sources.listing import Listing, record_id
 from paragrain.sources.registry import importer
-from paragrain.sources.texts import Values
 
 
 @importer("karpathy")

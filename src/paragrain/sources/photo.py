@@ -8,7 +8,7 @@ from typing import Any
 from paragrain.collection import ImageRef, Item, Record
 from paragrain.collection.record import LIST_FIELDS
 from paragrain.images import content_hash
-from paragrain.sources.texts import Values
+from paragrain.sources.cells import Values
 
 
 def photo_item(id: str, file: Path, path: str, values: Values) -> Item:

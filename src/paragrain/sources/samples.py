@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from paragrain.collection import BadRecord, Skipped, Store
 from paragrain.errors import UsageError
 from paragrain.images import IMAGE_SUFFIXES, UNREADABLE, content_hash
+from paragrain.sources.names import shown
 from paragrain.sources.packed import BROKEN, Packed, compression
-from paragrain.sources.texts import TEXT_COLUMNS, shown
+from paragrain.sources.texts import TEXT_COLUMNS
 
 TEXT_SUFFIXES = (".txt", ".text", ".caption")
 """Members with these extensions hold captions, one a line."""

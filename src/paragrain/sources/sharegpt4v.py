@@ -10,9 +10,11 @@ from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, Item, Skipped, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
+from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.names import shown
 from paragrain.sources.photo import merged, photo_item, said
 from paragrain.sources.registry import importer
-from paragrain.sources.texts import Texts, Values, shown, text_problem
+from paragrain.sources.texts import Texts
 
 CHUNK_CHARACTERS = 2**20
 """How much of the JSON file is read at a time."""

@@ -8,10 +8,11 @@ from typing import Unpack
 from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
 from paragrain.images import IMAGE_SUFFIXES
+from paragrain.sources.cells import Values, text_problem
 from paragrain.sources.listing import Listing
+from paragrain.sources.names import shown
 from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text
-from paragrain.sources.texts import Values, shown, text_problem
 
 
 @importer("urban1k")

@@ -18,10 +18,11 @@ from paragrain.collection import (
 )
 from paragrain.errors import ParagrainError
 from paragrain.images import content_hash
+from paragrain.sources.cells import Values, text_problem
 from paragrain.sources.photo import merged, said
 from paragrain.sources.registry import importer
 from paragrain.sources.samples import Part, Sample, check_store, find_samples, read_samples
-from paragrain.sources.texts import TEXT_COLUMNS, Texts, Values, text_problem
+from paragrain.sources.texts import TEXT_COLUMNS, Texts
 
 
 @importer("webdataset")
@@ -77,7 +78,7 @@ def import_webdataset(
     if tables:
         every = read_samples(found, Skipped(out))
         paths = {sample.id: sample.id + sample.image.suffix for sample in every if sample.image}
-        joined = tables.join(paths, root=samples.name)
+        joined = tables.join(paths, root=samples)
     values = said(split=split, source=name)
     notes: list[str] = []
     problems = Skipped(out)

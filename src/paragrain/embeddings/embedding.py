@@ -25,7 +25,7 @@ FEW = 0.1
 _CONTENT_HASH = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Embeddings:
     """The image vectors of a collection or of one split of it.
 
@@ -48,6 +48,13 @@ class Embeddings:
     computed: int
     reused: int
     cache: Path | None = None
+
+    def __repr__(self) -> str:
+        """How many there are."""
+        return (
+            f"<Embeddings of {len(self.ids):,} images ({self.computed:,} computed, "
+            f"{self.reused:,} reused, {len(self.failed):,} failed)>"
+        )
 
 
 def embed(

@@ -51,8 +51,11 @@ class Embeddings:
     cache: Path | None = None
 
     def __repr__(self) -> str:
-        rows, width = self.vectors.shape
-        return f"<Embeddings of {rows:,} images, {width} wide, {len(self.failed):,} failed>"
+        """How many there are."""
+        return (
+            f"<Embeddings of {len(self.ids):,} images ({self.computed:,} computed, "
+            f"{self.reused:,} reused, {len(self.failed):,} failed)>"
+        )
 
 
 def embed(

@@ -92,7 +92,7 @@ def test_what_is_amiss_in_docci_is_named(tmp_path: Path) -> None:
         "line 10": "it has no id",
         "line 11": "JSON, but not an object with names and values",
     }
-    assert report.notes == ["1 of the 5 listed images are missing", "3 images have no description"]
+    assert report.notes == ["2 of the 6 listed images are missing", "3 images have no description"]
     texts = {id: record.description for id, record in records_of(tmp_path / "c").items()}
     assert texts == {"00012": None, "0012": "number", "12": None, "e": None}
 

@@ -108,22 +108,24 @@ def check(
 @app.command()
 def stats(
     collection: CollectionArgument,
-    model: ModelOption = "blip0",
+    model: ModelOption = None,
     split: SplitOption = None,
     json: JsonOption = False,
 ) -> None:
     """Lengths and scores of all texts: tables, PNG plots and a page.
 
-    Tokens are those of the model's own tokenizer; blip0 knows few words and spells the others.
+    Tokens are those of the model's own tokenizer.
 
     Example: `paragrain annotate stats photos --model Salesforce/blip-itm-base-coco`
     """
     from paragrain import annotation
     from paragrain.collection import Collection
-    from paragrain.encoders import load_encoder
+    from paragrain.encoders import encoder_for
 
     source = Collection.open(collection)
-    done = annotation.overview(source, load_encoder(model, "cpu"), split=split, show=not json)
+    done = annotation.overview(
+        source, encoder_for(source, model, "cpu"), split=split, show=not json
+    )
     lines = [line for table in done.tables() for line in ["", *table_lines(table)]]
     tell(json, done.as_json(), [*lines[1:], "", f"page and plots: {done.page}"])
     end([*source.problems, *done.annotation.malformed])

@@ -20,7 +20,7 @@ from paragrain.errors import UsageError
 
 def train(
     collection: CollectionArgument,
-    model: ModelOption = "blip0",
+    model: ModelOption = None,
     recipe: Annotated[str, typer.Option(help="c1 to c10, or a YAML file of your own.")] = "c5",
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; by default runs/RECIPE-seedSEED.")
@@ -47,7 +47,7 @@ def train(
     runs/c5`
     """
     from paragrain.collection import Collection
-    from paragrain.encoders import load_encoder
+    from paragrain.encoders import encoder_for
     from paragrain.training import train as run
     from paragrain.training.config import make_config
 
@@ -64,7 +64,7 @@ def train(
     source = Collection.open(collection)
     done = run(
         source,
-        load_encoder(model, device),
+        encoder_for(source, model, device),
         recipe=recipe,
         out=out,
         config=wanted,

@@ -9,6 +9,7 @@ from paragrain.encoders.base import (
     encode_tokens,
 )
 from paragrain.encoders.blip import BlipEncoder
+from paragrain.encoders.choosing import encoder_for, use
 from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.longclip import stretch
@@ -26,6 +27,8 @@ __all__ = [
     "encode_images",
     "encode_texts",
     "encode_tokens",
+    "encoder_for",
     "load_encoder",
     "stretch",
+    "use",
 ]

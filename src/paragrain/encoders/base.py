@@ -32,6 +32,7 @@ from paragrain.encoders.tokens import (
     token_levels,
     valid_unicode,
 )
+from paragrain.encoders.trained_on import TrainedOn
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.progress import progress_bar
 
@@ -81,11 +82,13 @@ class ImageTextEncoder(nn.Module, ABC):
         max_tokens: the most tokens of a text, special tokens included.
         pad_id: the id that fills short rows of a batch; how far never changes a vector.
         padded_to: tokens that a row costs at least, where shorter texts are filled up.
+        trained_on: the images it has learned from, as far as they are known; saved with it.
     """
 
     dim: int
     max_tokens: int
     padded_to: int = 1
+    trained_on: TrainedOn | None = None
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
         super().__init__()
@@ -263,7 +266,8 @@ class ImageTextEncoder(nn.Module, ABC):
         The folder appears whole or not at all, in the place of an older one if there is one.
         Plain `transformers` opens it. Weights are written as they are held: in float32.
         """
-        save_folder(Path(folder), self.model, [self.tokenizer, self.image_processor])
+        parts = [self.tokenizer, self.image_processor, self.trained_on]
+        save_folder(Path(folder), self.model, [part for part in parts if part is not None])
 
 
 def _fingerprint(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any]) -> str:

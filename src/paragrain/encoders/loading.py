@@ -1,6 +1,7 @@
 """Open an encoder by name: one that ships here, a local folder or file, or a Hub name."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from paragrain.encoders.finding import checkpoint_folder, choose_device, snapsho
 from paragrain.encoders.longclip import load_longclip, stretch
 from paragrain.encoders.pair import MODEL_TYPE, PairEncoder
 from paragrain.encoders.sentence import SentenceEncoder
+from paragrain.encoders.trained_on import read_trained_on, together
 from paragrain.encoders.vision import (
     TWO_TOWERS,
     EncoderVision,
@@ -36,7 +38,8 @@ MODELS = Path(__file__).parents[1] / "models"
 
 
 def load_encoder(
-    name_or_path: str | Path, device: str | torch.device | None = None
+    name_or_path: str | os.PathLike[str] | ImageTextEncoder,
+    device: str | torch.device | None = None,
 ) -> ImageTextEncoder:
     """Open an image-text encoder in float32, ready to encode, its weights frozen.
 
@@ -54,25 +57,52 @@ def load_encoder(
             `"facebook/dinov2-base+sentence-transformers/all-MiniLM-L6-v2"`: VISION is a Hugging
             Face vision model, anything above (its image side), or `vectors:NAME:WIDTH` for
             vectors that `paragrain embed --vectors` stored; TEXT is a Hugging Face text encoder.
+            Also the folder of a training run, whose checkpoint is opened; an encoder is given back
+            as it is.
         device: such as `"cpu"` or `"cuda:1"`; by default a CUDA card if there is one.
 
     Raises:
         ParagrainError: it cannot be found, is of an architecture that is not supported, or
             its weights are incomplete; the sentence lists what is missing or left over.
-        UsageError: the device does not exist here, or it cannot be stretched.
+        UsageError: the device does not exist here, it cannot be stretched, or is no model at all.
     """
+    if isinstance(name_or_path, ImageTextEncoder):
+        return name_or_path
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise UsageError(
+            f"a model is an encoder, its name or its folder, not {type(name_or_path).__name__}: "
+            "name one such as blip0"
+        )
     where = choose_device(device)
-    encoder = _open(str(name_or_path))
+    encoder = _open(_of_run(os.fspath(name_or_path)))
     encoder.requires_grad_(False)
     return encoder.to(where).eval()
+
+
+def _of_run(name: str) -> str:
+    """The checkpoint of a training run, if the name is that of its folder."""
+    folder = Path(name).expanduser()
+    if not (folder / "run.yaml").is_file() or (folder / "config.json").is_file():
+        return name
+    if not (folder / "checkpoint").is_dir():
+        raise ParagrainError(
+            f"the run {name} has no checkpoint yet: train it on, or name another model"
+        )
+    return str(Path(name) / "checkpoint")
 
 
 def _open(name: str) -> ImageTextEncoder:
     path = Path(name).expanduser()
     if "+" in name and not path.exists():
         vision, text = pair_names(name)
-        side = SentenceEncoder.from_folder(_resolve(text, _fetch_all), text)
-        return PairEncoder(_vision(vision), side, name)
+        folder = _resolve(text, _fetch_all)
+        side = _vision(vision)
+        pair = PairEncoder(side, SentenceEncoder.from_folder(folder, text), name)
+        known = [read_trained_on(folder)]
+        if isinstance(side, EncoderVision) and side.encoder.trained_on is not None:
+            known.append(side.encoder.trained_on.of_vision())
+        pair.trained_on = together(known)
+        return pair
     asked = _STRETCHED.fullmatch(name)
     if asked and not path.exists():
         return stretch(_open(asked["name"]), int(asked["positions"]))
@@ -88,7 +118,9 @@ def _open(name: str) -> ImageTextEncoder:
             f"use one of type {', '.join(ENCODERS)}, saved as BlipForImageTextRetrieval, "
             "CLIPModel or SiglipModel, or pair it with a text encoder as VISION+TEXT"
         )
-    return ENCODERS[kind].from_folder(folder, name)
+    encoder = ENCODERS[kind].from_folder(folder, name)
+    encoder.trained_on = read_trained_on(folder)
+    return encoder
 
 
 def pair_names(name: str) -> tuple[str, str]:

@@ -121,6 +121,8 @@ class PairEncoder(ImageTextEncoder):
             self.model.vision.save(temporary / "vision")
             config = {"model_type": MODEL_TYPE, "dim": self.dim, "vision": self.model.vision.note()}
             write_json(temporary / "config.json", config)
+            if self.trained_on is not None:
+                self.trained_on.save_pretrained(temporary)
 
 
 class _Parts(nn.Module):

@@ -2,20 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from paragrain.collection import ImportReport, Store
+from paragrain.collection import ImportReport, WriteOptions
 from paragrain.collection.record import LIST_FIELDS, TEXT_FIELDS
 from paragrain.errors import UsageError
+from paragrain.sources.cells import text_problem
 from paragrain.sources.listing import Listing, record_id
-from paragrain.sources.photo import check_split
+from paragrain.sources.photo import said
+from paragrain.sources.registry import importer
 from paragrain.sources.tables import JSON_SUFFIXES, table_rows
-from paragrain.sources.texts import (
-    ID_COLUMNS,
-    NAME_COLUMNS,
-    Values,
-    text_problem,
-)
+from paragrain.sources.texts import ID_COLUMNS, NAME_COLUMNS
 
 Rows = list[tuple[int, Mapping[str, Any]]]
 
@@ -33,6 +30,7 @@ ID_KEYS = ("example_id", *ID_COLUMNS)
 """Keys of JSON lines that hold the id, if none is given; without any, the image's name is it."""
 
 
+@importer("jsonl")
 def import_jsonl(
     file: Path,
     images: Path,
@@ -42,12 +40,9 @@ def import_jsonl(
     text_keys: Sequence[str] = (),
     id_key: str | None = None,
     field: str = "description",
-    split: str = "train",
-    texts: Path | None = None,
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    split: str | None = None,
+    texts: Path | Sequence[Path] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     r"""Bring JSON lines that name an image and hold text about it into a collection.
 
@@ -69,18 +64,13 @@ def import_jsonl(
         id_key: which key holds the id.
         field: the field of the record that takes the text.
         split: of all images whose line does not say another.
-        texts: a table of further texts; see `read_texts` and `TextTable.join`.
-        licence: of the data, as far as known.
-        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
-            `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        texts: tables of further texts; see `Texts`, `read_texts` and `TextTable.join`.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: a path does not hold what it should, or no line has a key that is needed.
         ParagrainError: none of the images is there.
     """
-    check_split(split)
     _check_field(field, text_keys)
     listing = Listing(file, images)
     rows = _read(listing)
@@ -90,7 +80,7 @@ def import_jsonl(
     id_keys = [id_key] if id_key else [*ID_KEYS, image_key]
     id_key = _first_key(listing, rows, id_keys, "id")
     for number, row in rows:
-        _add_row(listing, f"line {number}", row, (image_key, text_keys, id_key), field, split)
+        _add_row(listing, f"line {number}", row, (image_key, text_keys, id_key), field, split=split)
     keys = ", ".join(f"`{key}`" for key in text_keys)
     listing.notes.append(f"image from `{image_key}`, {field} from {keys}, id from `{id_key}`")
     return listing.write(
@@ -98,24 +88,19 @@ def import_jsonl(
         name=file.stem,
         source="jsonl",
         field=field,
-        licence=licence,
         texts=texts,
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        **options,
     )
 
 
+@importer("docci")
 def import_docci(
     file: Path,
     images: Path,
     out: Path,
     *,
-    texts: Path | None = None,
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    texts: Path | Sequence[Path] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring DOCCI into a collection: `docci_descriptions.jsonlines` and the folder of images.
 
@@ -126,17 +111,14 @@ def import_docci(
     listing = Listing(file, images)
     for number, row in _read(listing):
         keys = ("image_file", ["description"], "example_id")
-        _add_row(listing, f"line {number}", row, keys, "description", None)
+        _add_row(listing, f"line {number}", row, keys, "description", says_split=True)
     return listing.write(
         out,
         name="docci",
         source="docci",
         field="description",
-        licence=licence,
         texts=texts,
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        **options,
     )
 
 
@@ -183,24 +165,26 @@ def _add_row(
     row: Mapping[str, Any],
     keys: tuple[str, Sequence[str], str],
     field: str,
-    split: str | None,
+    *,
+    split: str | None = None,
+    says_split: bool = False,
 ) -> None:
     image_key, text_keys, id_key = keys
     name, id = record_id(row.get(image_key)), record_id(row.get(id_key))
-    own_split = record_id(row.get("split") if row.get("split") is not None else split)
+    says_split = says_split or row.get("split") is not None
+    own_split = record_id(row.get("split")) if says_split else split
     raw = [row[key] for key in text_keys if row.get(key) is not None]
     if field in LIST_FIELDS:
         raw = [text for value in raw for text in (value if isinstance(value, list) else [value])]
-    if own_split is None:
+    if says_split and own_split is None:
         listing.problems.append((id or where, "it has no valid split"))
         return
     good = listing.kept(id or where, raw)
     if id is not None and field in LIST_FIELDS and listing.names.get(id) == [name]:
         listing.values[id].setdefault(field, []).extend(good)
         return
-    values: Values = {"split": own_split}
+    url = row["url"] if text_problem(row.get("url")) is None else None
+    values = said(split=own_split, url=url)
     if good:
         values[field] = good if field in LIST_FIELDS else good[0]
-    if text_problem(row.get("url")) is None:
-        values["url"] = row["url"]
     listing.add(where, id, [name], values)

@@ -3,41 +3,34 @@
 import os
 import unicodedata
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Unpack
 
-from paragrain.collection import ImportReport, Store, write_collection
+from paragrain.collection import ImportReport, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources.photo import check_split, merged, photo_item
+from paragrain.images import IMAGE_SUFFIXES, UNREADABLE
+from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.names import shown
+from paragrain.sources.photo import merged, photo_item, said
+from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text
-from paragrain.sources.texts import TextTable, Values, read_texts, shown, text_problem
-
-IMAGE_SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .jfif .png .apng .gif .webp .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k .jpx "
-    ".ppm .pgm .pbm .pnm .mpo".split()
-)
-"""Files with these extensions are taken for images, in upper or lower case."""
-
-UNREADABLE_SUFFIXES = frozenset(
-    ".heic .heif .jxl .svg .psd .cr2 .cr3 .nef .arw .dng .orf .rw2 .raf".split()
-)
-"""Pictures of kinds that cannot be read: they are named among the skipped."""
+from paragrain.sources.texts import Texts
 
 TXT_FIELDS = ("captions", "description", "paragraph")
 
 
+@importer("folder")
 def import_folder(
     folder: Path,
     out: Path,
     *,
-    texts: Path | None = None,
+    texts: Path | Sequence[Path] | None = None,
     txt_field: str = "captions",
-    split: str = "train",
+    split: str | None = None,
     name: str | None = None,
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring a folder of pictures, with all folders in it, into a collection.
 
@@ -58,55 +51,42 @@ def import_folder(
     Args:
         folder: where the pictures are.
         out: the collection's folder.
-        texts: a `.csv`, `.tsv` or `.jsonl` file.
+        texts: `.csv`, `.tsv` or `.jsonl` files; see `Texts`.
         txt_field: what the `.txt` files hold: "captions", "description" or "paragraph".
         split: of all pictures for which `texts` does not say another.
         name: of the data set; by default the folder's.
-        licence: of the pictures, as far as known.
-        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
-            `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: `folder` is no folder, or `out` is the same one, or `texts` cannot be used.
         ParagrainError: there are no pictures.
     """
-    check_split(split)
     if txt_field not in TXT_FIELDS:
         raise UsageError(
             f"the .txt files cannot be {txt_field!r}: choose from {', '.join(TXT_FIELDS)}"
         )
-    table = None if texts is None else read_texts(texts)
+    tables = Texts(texts)
     found = _walk(folder, out)
     if not found.images:
         raise ParagrainError(f"there are no images in {folder}: check the path")
     beside = _texts_beside(folder, found, txt_field)
-    joined = _join(table, found, folder)
+    paths = {path: path for path in found.images}
+    joined = tables.join(paths, root=folder)
     name = name or folder.resolve().name
     items = []
     for path in found.images:
-        own: Values = {"split": split, "source": name}
-        values = merged(merged(own, beside.get(path, {})), joined.get(path, {}))
+        own = merged(said(split=split, source=name), beside.get(path, {}))
+        values = merged(own, joined.get(path, {}))
         items.append(photo_item(path, folder / path, path, values))
     return write_collection(
         out,
         items,
         name=name,
         source="folder",
-        licence=licence,
-        problems=found.problems + (table.problems if table else []),
-        notes=table.notes if table else [],
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        problems=found.problems + tables.problems,
+        notes=tables.notes,
+        **options,
     )
-
-
-def _join(table: TextTable | None, found: "_Found", folder: Path) -> dict[str, Values]:
-    if table is None:
-        return {}
-    return table.join({path: path for path in found.images}, root=folder.resolve().name)
 
 
 @dataclass
@@ -149,8 +129,8 @@ def _sort_in(found: _Found, folder: Path, file: Path) -> None:
     path, suffix = file.relative_to(folder).as_posix(), file.suffix.lower()
     if suffix == ".txt":
         found.texts.append(path)
-    elif suffix in UNREADABLE_SUFFIXES:
-        found.problems.append((shown(path), f"{suffix} images cannot be read: convert it to JPEG"))
+    elif suffix in UNREADABLE:
+        found.problems.append((shown(path), UNREADABLE[suffix]))
     elif suffix in IMAGE_SUFFIXES:
         if shown(path) != path:
             found.problems.append((shown(path), "its name is not valid Unicode: rename it"))

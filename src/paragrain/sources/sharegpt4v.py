@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Unpack
 
-from paragrain.collection import ImportReport, Item, Skipped, Store, write_collection
+from paragrain.collection import ImportReport, Item, Skipped, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources.photo import check_split, merged, photo_item
-from paragrain.sources.texts import Values, read_texts, shown, text_problem
+from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.names import shown
+from paragrain.sources.photo import merged, photo_item, said
+from paragrain.sources.registry import importer
+from paragrain.sources.texts import Texts
 
 CHUNK_CHARACTERS = 2**20
 """How much of the JSON file is read at a time."""
@@ -24,19 +27,17 @@ IMAGE_TAG = "<image>"
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 
 
+@importer("sharegpt4v")
 def import_sharegpt4v(
     entries: Path,
     images: Sequence[Path],
     out: Path,
     *,
     hold_out: int = 0,
-    texts: Path | None = None,
-    split: str = "train",
+    texts: Path | Sequence[Path] | None = None,
+    split: str | None = None,
     name: str = "sharegpt4v",
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring ShareGPT4V, or another list of LLaVA's form, into a collection.
 
@@ -66,34 +67,29 @@ def import_sharegpt4v(
             in memory, and so do all paths. See `read_texts` and `TextTable.join`.
         split: of the others, where `texts` does not say another.
         name: of the data set.
-        licence: of the data, as far as known.
-        store: see `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: `entries` is no JSON list, or a folder is not there.
         ParagrainError: none of the entries can be used.
     """
-    check_split(split)
     if absent := [folder for folder in images if not folder.is_dir()]:
         raise UsageError(f"there is no folder {absent[0]}: check the path of the images")
     _check_list(entries)
-    table = None if texts is None else read_texts(texts)
-    joined = {} if table is None else table.join(_paths(entries, out))
-    base: Values = {"source": name}
+    tables = Texts(texts)
+    joined = tables.join(_paths(entries, out)) if tables else {}
+    held, others = said(split="test", source=name), said(split=split, source=name)
     problems = Skipped(out)
     notes: list[str] = []
 
     def items() -> Iterator[Item]:
         problems.clear()
-        problems.extend(table.problems if table else ())
-        notes[:] = table.notes if table else []
+        problems.extend(tables.problems)
+        notes[:] = tables.notes
         seen = _Seen(hold_out)
         some = False
         for number, entry in enumerate(read_list(entries, problems)):
-            held = number < hold_out
-            values = {**base, "split": "test" if held else split}
+            values = held if number < hold_out else others
             if (item := _item(number, entry, images, values, joined, seen, problems)) is not None:
                 some = True
                 yield item
@@ -107,12 +103,9 @@ def import_sharegpt4v(
         items,
         name=name,
         source="sharegpt4v",
-        licence=licence,
         problems=problems,
         notes=notes,
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        **options,
     )
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.errors import UsageError
 from paragrain.files import read_json, write_json, write_text
+from paragrain.locks import Held, hold
 from paragrain.progress import progress_bar
 from paragrain.runtime import cores
 from paragrain.study.cells import missing, note_failure
@@ -87,9 +86,9 @@ def run_study(
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     try:
-        with FileLock(out / ".lock", timeout=0):
+        with hold(out / ".lock"):
             report = _run(study, out, only, seeds, workers, device, show)
-    except Timeout:
+    except Held:
         raise UsageError(
             f"another process runs the study in {out}: wait for it, or give another --out"
         ) from None

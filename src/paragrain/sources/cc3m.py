@@ -26,9 +26,10 @@ from paragrain.images import content_hash
 from paragrain.sources.cells import Values, text_problem
 from paragrain.sources.names import shown
 from paragrain.sources.packed import Packed
+from paragrain.sources.parts import Part
 from paragrain.sources.photo import merged, said
 from paragrain.sources.registry import importer
-from paragrain.sources.samples import Found, Part, check_store, find_samples, read_samples
+from paragrain.sources.samples import Found, check_store, find_samples, read_samples
 from paragrain.sources.texts import Texts
 
 HEADERS = (["caption", "url"], ["url", "caption"])

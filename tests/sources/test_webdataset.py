@@ -128,7 +128,10 @@ def test_orphans_and_oddities_are_named_and_counted(tmp_path: Path) -> None:
         "t//etc/root": "its name leads out of the tar's own folder",
     }
     assert list(records) == ["t/bare", "t/two", "t/n"]
-    assert report.notes == ["2 images have no captions"]  # one of them is the cut one
+    assert report.notes == [
+        "1 files that devices and programs leave are left out (._* 1)",
+        "2 images have no captions",  # one of them is the cut one
+    ]
     assert records["t/n"].captions == ["a\nb"]  # in both files, once
     assert (records["t/n"].description, records["t/n"].url) == ("long", None)
 

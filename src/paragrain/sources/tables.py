@@ -227,7 +227,8 @@ class _Glue:
     def problem(self, lines: list[str]) -> str | None:
         """What is wrong with joining some lines, if anything is."""
         alone = [line for line in lines if self._is_row(line)]
-        begins = [line for line in lines[1:] if _kind(line.split(self._delimiter)[0]) == "image"]
+        words = [line.replace(self._delimiter, " ").split()[:1] for line in lines[1:]]
+        begins = [word for word in words if word and _kind(word[0]) == "image"]
         if len(alone) < 2 and not begins:
             return None
         return "its quotes close in a later row: double those that are text, or quote all cells"

@@ -154,6 +154,16 @@ def content_hash(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
+def pixels_hash(image: Image.Image) -> str:
+    """128 bits of BLAKE2b of a decoded picture: equal however it is stored and labelled.
+
+    >>> pixels_hash(Image.new("RGB", (2, 1))) == pixels_hash(Image.new("RGB", (1, 2)))
+    False
+    """
+    size = f"{image.mode} {image.width} {image.height} ".encode()
+    return blake2b(size + image.tobytes(), digest_size=16).hexdigest()
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()

@@ -125,6 +125,12 @@ def tell_report(report: "ImportReport", json: bool) -> None:
             "skipped": [list(item) for item in report.skipped],
             "skipped_total": report.skipped_total,
             "splits": report.splits,
+            "texts": {
+                "carried": report.carried,
+                "replaced": report.replaced,
+                "dropped": report.dropped,
+                "waiting": report.waiting,
+            },
             "notes": report.notes,
         },
         [

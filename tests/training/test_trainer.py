@@ -61,6 +61,7 @@ def test_a_run_leaves_everything_that_it_promises(whole, shapes, encoder):
         "metrics.jsonl",
         "results.json",
         "run.yaml",
+        "trained_on.json",
     ]
     steps = [line for line in whole.history if "loss" in line]
     assert [line["step"] for line in steps] == list(range(1, 11))

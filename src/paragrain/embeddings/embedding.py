@@ -14,6 +14,7 @@ import torch
 from paragrain.collection import Collection, Record
 from paragrain.embeddings.cache import Cache
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels
+from paragrain.encoders.loading import load_encoder
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
@@ -25,7 +26,7 @@ FEW = 0.1
 _CONTENT_HASH = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Embeddings:
     """The image vectors of a collection or of one split of it.
 
@@ -49,10 +50,14 @@ class Embeddings:
     reused: int
     cache: Path | None = None
 
+    def __repr__(self) -> str:
+        rows, width = self.vectors.shape
+        return f"<Embeddings of {rows:,} images, {width} wide, {len(self.failed):,} failed>"
+
 
 def embed(
-    collection: Collection,
-    encoder: ImageTextEncoder,
+    collection: str | Path | Collection,
+    encoder: str | Path | ImageTextEncoder,
     *,
     split: str | None = None,
     ids: Set[str] | None = None,
@@ -68,8 +73,8 @@ def embed(
     without a cache.
 
     Args:
-        collection: where the images come from.
-        encoder: on whichever device it is.
+        collection: where the images come from, or its folder.
+        encoder: on whichever device it is; or its name, as for `load_encoder`.
         split: only the records of this split.
         ids: only the records of these ids; what is cached of others stays there.
         batch_size: images in one forward pass.
@@ -79,6 +84,7 @@ def embed(
         UsageError: there is no such split.
         ParagrainError: the encoder gives vectors that are not finite, or the disk is full.
     """
+    collection, encoder = Collection.open(collection), load_encoder(encoder)
     fingerprint = encoder.vision_fingerprint
     cache = Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
     contents = known_contents(collection, split)

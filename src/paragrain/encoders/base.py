@@ -35,6 +35,7 @@ from paragrain.encoders.tokens import (
     normalise_text,
     pad,
 )
+from paragrain.encoders.trained_on import TrainedOn
 from paragrain.encoders.weights import fingerprint
 from paragrain.errors import ParagrainError
 from paragrain.progress import progress_bar
@@ -79,12 +80,14 @@ class ImageTextEncoder(nn.Module, ABC):
         max_tokens: the most tokens of a text, special tokens included.
         pad_id: the id that fills short rows of a batch; how far never changes a vector.
         padded_to: tokens that a row costs at least, where shorter texts are filled up.
+        trained_on: the images it has learned from, as far as they are known; saved with it.
         usual_budget: `budget` where the checkpoint says none.
     """
 
     dim: int
     max_tokens: int
     padded_to: int = 1
+    trained_on: TrainedOn | None = None
     usual_budget: int = 128
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
@@ -263,6 +266,8 @@ class ImageTextEncoder(nn.Module, ABC):
         """Write its parts, and what opens them as this encoder."""
         self.write_parts(folder)
         write_note(folder, self)
+        if self.trained_on is not None:
+            self.trained_on.save_pretrained(folder)
 
     def save(self, folder: Path | str, story: Story | None = None) -> None:
         """Write a complete Hugging Face folder: weights, configuration, tokenizer, processor.

@@ -21,6 +21,7 @@ from paragrain.encoders.kinds import (
 from paragrain.encoders.longclip import load_longclip, stretch
 from paragrain.encoders.pair import PairEncoder
 from paragrain.encoders.sentence import SentenceEncoder
+from paragrain.encoders.trained_on import read_trained_on, together
 from paragrain.encoders.vision import (
     EncoderVision,
     GivenVectors,
@@ -101,8 +102,14 @@ def _open(name: str) -> ImageTextEncoder:
     path = Path(name).expanduser()
     if "+" in name and not path.exists():
         vision, text = pair_names(name)
-        side = SentenceEncoder.from_folder(_resolve(text, _fetch_all), text)
-        return PairEncoder(_vision(vision), side, name)
+        folder = _resolve(text, _fetch_all)
+        side = _vision(vision)
+        pair = PairEncoder(side, SentenceEncoder.from_folder(folder, text), name)
+        known = [read_trained_on(folder)]
+        if isinstance(side, EncoderVision) and side.encoder.trained_on is not None:
+            known.append(side.encoder.trained_on.of_vision())
+        pair.trained_on = together(known)
+        return pair
     asked = _STRETCHED.fullmatch(name)
     if asked and not path.exists():
         return stretch(_open(asked["name"]), int(asked["positions"]))
@@ -129,7 +136,9 @@ def _open(name: str) -> ImageTextEncoder:
             "BlipForImageTextRetrieval, CLIPModel or SiglipModel, pair it with a text encoder as "
             "VISION+TEXT, or register an encoder for it"
         )
-    return open_folder(kind, folder, name)
+    encoder = open_folder(kind, folder, name)
+    encoder.trained_on = read_trained_on(folder)
+    return encoder
 
 
 def pair_names(name: str) -> tuple[str, str]:

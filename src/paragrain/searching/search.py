@@ -216,7 +216,7 @@ def search(
     Raises:
         UsageError: an empty query, k below 1, an unknown split, or too large a budget.
     """
-    queries = [query] if isinstance(query, str) else list(query)
+    queries = list(query) if isinstance(query, list | tuple) else [query]
     if not queries:
         raise UsageError("there is no query: describe what you are looking for")
     for text in queries:

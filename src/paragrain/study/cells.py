@@ -19,7 +19,7 @@ import torch
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.errors import ParagrainError
-from paragrain.evaluation import save_sweep, sweep
+from paragrain.evaluation import save_results, sweep
 from paragrain.files import read_json
 from paragrain.study.file import BenchmarkSpec
 from paragrain.study.plan import Cell, Study, short_hash, slug
@@ -131,7 +131,7 @@ def _measure(
         if path == result_path(study, cell, benchmark, out):
             found[own].save(path)
         else:
-            save_sweep([found[budget] for budget in asked], path)
+            save_results([found[budget] for budget in asked], path)
 
 
 def cell_budget(cell: Cell, spec: BenchmarkSpec) -> int:

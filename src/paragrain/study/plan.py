@@ -176,12 +176,16 @@ class Study:
         return list(self._trained(name, CellSpec(recipe=name)))
 
 
-def load_study(path: str | Path) -> Study:
+def load_study(path: str | Path | Study) -> Study:
     """Read a study file and see that all its names fit together; nothing is opened or run.
+
+    A study that was read already is given back.
 
     Raises:
         UsageError: there is no such file, or it says something that cannot be.
     """
+    if isinstance(path, Study):
+        return path
     path = Path(path)
     try:
         content = yaml.load(path.read_text("utf-8"), _NamesOnce)

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from paragrain.errors import ParagrainError
-from paragrain.evaluation import load_result
+from paragrain.evaluation import load_result, result_entries
 from paragrain.evaluation.compare import Spread, with_seeds
 from paragrain.evaluation.stored import DIRECTIONS, KS
-from paragrain.files import read_json
 from paragrain.retrieval.bootstrap import RESAMPLES, Units, interval, resample, two_sided
 from paragrain.study.cells import curve_path, result_path
 from paragrain.study.plan import Study
@@ -187,7 +186,7 @@ def _curves(
                 if not path.is_file():
                     missing[cell.label] = None
                     continue
-                there = [entry["protocol"]["token_budget"] for entry in read_json(path)["sweep"]]
+                there = [entry["protocol"]["token_budget"] for entry in result_entries(path)]
                 for budget in (budget for budget in spec.budgets if budget in there):
                     hits = _Hits.load(path, budget, names)
                     found.setdefault((name, budget), []).append(hits)

@@ -147,6 +147,15 @@ class Schedule:
         steps = self.epochs * self.steps_per_epoch
         return steps if self.max_steps is None else min(steps, self.max_steps)
 
+    def shown(self) -> np.ndarray:
+        """The images that any step sees, int64, rising: all, unless it ends within an epoch.
+
+        >>> len(Schedule(images=5, batch_size=2, epochs=3, max_steps=1, seed=0).shown())
+        2
+        """
+        first = min(self.steps, self.steps_per_epoch)
+        return np.unique(np.concatenate([self.rows(step) for step in range(first)]))
+
     def epoch(self, step: int) -> int:
         """The epoch, from 0, that a step belongs to."""
         return step // self.steps_per_epoch

@@ -2,6 +2,7 @@
 
 run.yaml         recipe, settings, data and encoder: enough to repeat the run
 metrics.jsonl    the curve, one line a step, and one for each validation
+trained_on.json  the images that it learns from, as hashes; in the checkpoint too
 results.json     written last: a run that has it is finished
 checkpoint/      the best encoder: a complete Hugging Face folder
 last/            state for resume
@@ -37,6 +38,10 @@ class Run:
 
     folder: Path
     device: torch.device | None = None
+
+    def __fspath__(self) -> str:
+        """The folder, so that a run stands wherever the path of a model does."""
+        return str(self.folder)
 
     @classmethod
     def open(cls, folder: str | Path) -> "Run":
@@ -168,7 +173,7 @@ def _remove_run(folder: Path) -> None:
     (folder / "results.json").unlink(missing_ok=True)
     for name in ("last", "checkpoint"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("metrics.jsonl", "run.yaml"):
+    for name in ("metrics.jsonl", "trained_on.json", "run.yaml"):
         (folder / name).unlink(missing_ok=True)
 
 

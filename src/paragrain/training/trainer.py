@@ -48,6 +48,7 @@ from paragrain.training.optimisation import (
 )
 from paragrain.training.pictures import Pictures
 from paragrain.training.runs import Run, begin_run, check_folder, describe_run, difference
+from paragrain.training.splits import images_used, split_line, splits_used
 from paragrain.training.supervision import Recipe, load_recipe
 from paragrain.training.validation import Validation
 
@@ -117,6 +118,8 @@ def train(
     if config.train_vision:
         ids = [record.id for record in data.records]
         pictures = Pictures(collection, model, config.split, ids, folder, show=show)
+    schedule = Schedule(len(data), config.batch_size, config.epochs, config.max_steps, config.seed)
+    model.trained_on = images_used(collection, encoder, config, images, data, schedule, validation)
     trainer = _Trainer(
         run=run,
         config=config,
@@ -126,14 +129,13 @@ def train(
         model=model,
         parameters=parameters,
         optimizer=make_optimizer(parameters, config, model.vision_tensors()),
-        schedule=Schedule(
-            len(data), config.batch_size, config.epochs, config.max_steps, config.seed
-        ),
+        schedule=schedule,
         processes=processes,
         pictures=pictures,
     )
     failed = [*images.failed, *(validation.failed if validation else [])]
     trainer.results["images_failed"] = [list(failure) for failure in failed]
+    trainer.results["splits"] = splits_used(collection, config, model.trained_on, validation)
     trainer.go(show)
     return run
 
@@ -183,9 +185,12 @@ class _Trainer:
         if self.processes.main:
             self.log.trim(self.progress.step)
         notes = self._notes()
+        if self.processes.main and self.model.trained_on is not None:
+            self.model.trained_on.save_pretrained(self.run.folder)
         if show:
             at = f", going on after step {self.progress.step:,}" if self.progress.step else ""
             print(f"training {self.recipe.name} into {self.run.folder}{at}", file=sys.stderr)
+            print(split_line(self.results["splits"]), file=sys.stderr)
             for note in notes:
                 print(f"note: {note}", file=sys.stderr)
 
@@ -359,6 +364,12 @@ class _Trainer:
         for reason, count in report.items():
             if reason.startswith(("left out", "used without")):
                 notes.append(f"{count:,} of {report['images']:,} images {reason}")
+        for split, used in self.results["splits"].items():
+            if used["use"] != "trained" and used["same_content"]:
+                notes.append(
+                    f"{used['same_content']:,} of {used['images']:,} images of split {split} are "
+                    "trained on too, since their bytes are those of images that are"
+                )
         steps, warmup = self.schedule.steps, warmup_steps(self.schedule.steps, self.config)
         if warmup < self.config.warmup_steps:
             notes.append(f"the warm-up is {warmup} steps, since the run has only {steps}")
@@ -369,6 +380,8 @@ class _Trainer:
                 notes.append(f"{name} is cut at {limit} tokens, not {asked}: the encoder's limit")
         if self.config.train_vision:
             notes.append("the vision tower trains too, so that image vectors change with the run")
+        if self.validation is not None and self.config.validation_split == self.config.split:
+            notes.append("the best weights are chosen on the images that are trained on")
         if self.validation is None:
             notes.append("there are no texts to validate on, so the last weights are the best")
         if len(self.data) < self.config.batch_size:

@@ -35,9 +35,9 @@ class Validation:
             UsageError: a split or a field was asked for by name and is not there.
         """
         split, default = config.validation_split, TrainConfig().validation_split
+        if split == default and (split == config.split or split not in collection.splits):
+            return None
         if split not in collection.splits:
-            if split == default:
-                return None
             raise UsageError(
                 f"{collection.folder} has no split {split!r} to validate on: use one of "
                 f"{', '.join(collection.splits)}"
@@ -65,6 +65,12 @@ class Validation:
         return list(
             {pair for benchmark, _ in self.benchmarks.values() for pair in benchmark.failed}
         )
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """Id and content hash of each image."""
+        benchmark, _ = next(iter(self.benchmarks.values()))
+        return dict(zip(benchmark.ids, benchmark.contents, strict=True))
 
     def measure(self, encoder: ImageTextEncoder) -> dict[str, Any]:
         """Recall of each field, with intervals, and `score`: the mean R@1 of all, in percent.

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paragrain.annotation.backends import server
-from paragrain.annotation.backends.connection import error_message, read_reply, retry_after
+from paragrain.annotation.backends.answers import error_message, read_reply
+from paragrain.annotation.backends.connection import retry_after
 from paragrain.annotation.backends.server import ServerBackend
 from paragrain.annotation.calls import Picture, Reply, RequestFailed
 from paragrain.annotation.prompts import PromptSet, schema

@@ -41,7 +41,7 @@ def evaluate(
     tokens: Annotated[
         int | None,
         typer.Option(
-            help="Token budget, by default 128 or what the model can read; what is cut is reported."
+            help="Token budget, by default the protocol's or the model's; what is cut is reported."
         ),
     ] = None,
     sweep: Annotated[
@@ -101,6 +101,7 @@ def evaluate(
     """
     from paragrain.audit import MARKING, audit_of, marks
     from paragrain.collection import Collection
+    from paragrain.encoders import encoder_for
     from paragrain.evaluation import (
         check_out,
         evaluate_models,
@@ -117,7 +118,8 @@ def evaluate(
     if out is not None:
         check_out(out)  # before anything is computed
     source = Collection.open(collection)
-    models = model or ["blip0"]
+    asked: list[str | None] = [*model] if model else [None]
+    models = [encoder_for(source, name, device) for name in asked]
     report = None
     if audited is not None:
         report = audit_of(
@@ -133,7 +135,6 @@ def evaluate(
         source,
         models,
         budgets,
-        device=device,
         texts=texts,
         split=split,
         normalise=normalise,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def train(
     collection: CollectionArgument,
-    model: ModelOption = "blip0",
+    model: ModelOption = None,
     recipe: Annotated[str, typer.Option(help="c1 to c10, or a YAML file of your own.")] = "c5",
     out: Annotated[
         Path | None,
@@ -67,7 +67,7 @@ def train(
     Example: `paragrain train photos --recipe c5 --seeds 0-4 --out runs/c5`
     """
     from paragrain.collection import Collection
-    from paragrain.encoders import load_encoder
+    from paragrain.encoders import encoder_for
     from paragrain.training import parse_seeds, summary, train_seeds
     from paragrain.training import train as run
     from paragrain.training.config import make_config
@@ -87,7 +87,7 @@ def train(
     for changes in (_from_file(config), _from_pairs(settings or []), given):
         wanted = make_config(wanted, changes)
     source = Collection.open(collection)
-    encoder = load_encoder(model, device)
+    encoder = encoder_for(source, model, device)
     what: dict[str, Any] = {
         "recipe": recipe,
         "out": out,

@@ -15,6 +15,7 @@ from paragrain.collection import Collection, Record
 from paragrain.embeddings.cache import Cache
 from paragrain.embeddings.linked import linked_contents, linked_paths
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels
+from paragrain.encoders.loading import load_encoder
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
@@ -59,8 +60,8 @@ class Embeddings:
 
 
 def embed(
-    collection: Collection,
-    encoder: ImageTextEncoder,
+    collection: str | Path | Collection,
+    encoder: str | Path | ImageTextEncoder,
     *,
     split: str | None = None,
     ids: Set[str] | None = None,
@@ -76,8 +77,8 @@ def embed(
     in a folder that cannot be written works too, without a cache.
 
     Args:
-        collection: where the images come from.
-        encoder: on whichever device it is.
+        collection: where the images come from, or its folder.
+        encoder: on whichever device it is; or its name, as for `load_encoder`.
         split: only the records of this split.
         ids: only the records of these ids; what is cached of others stays there.
         batch_size: images in one forward pass.
@@ -87,6 +88,7 @@ def embed(
         UsageError: there is no such split.
         ParagrainError: the encoder gives vectors that are not finite, or the disk is full.
     """
+    collection, encoder = Collection.open(collection), load_encoder(encoder)
     fingerprint = encoder.vision_fingerprint
     cache = Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
     contents = known_contents(collection, split, show=show)

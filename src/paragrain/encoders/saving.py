@@ -1,7 +1,7 @@
 """Checkpoints as complete Hugging Face folders that appear whole or not at all."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,29 @@ from safetensors import SafetensorError
 
 from paragrain.encoders.weights import first_line, quiet_transformers
 from paragrain.errors import ParagrainError, UsageError
+from paragrain.files import read_json, write_json
 
 
-def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
-    """Save `model` and its `parts` (anything with `save_pretrained`) to `folder`.
+def write_model(folder: Path, model: Any) -> None:
+    """Write weights and configuration of a model of `transformers` to a folder that is there."""
+    model.save_pretrained(folder, state_dict=untied(model.state_dict()))
 
-    Raises:
-        UsageError, ParagrainError: see `replacing_folder`.
+
+def write_tokenizer(folder: Path, tokenizer: Any, budget: int, side: str = "right") -> None:
+    """Write a tokenizer that in plain libraries reads as it does here.
+
+    Asked to cut, it cuts the end of a text to the budget, and what names a special token in a text
+    is text. It fills texts up on that side.
     """
-    with replacing_folder(folder) as temporary:
-        model.save_pretrained(temporary, state_dict=untied(model.state_dict()))
-        for part in parts:
-            part.save_pretrained(temporary)
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    says = {
+        "model_max_length": budget,
+        "split_special_tokens": True,
+        "truncation_side": "right",
+        "padding_side": side,
+    }
+    write_json(path, {**read_json(path), **says})
 
 
 @contextmanager

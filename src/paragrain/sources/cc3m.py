@@ -1,10 +1,11 @@
 """CC3M (Conceptual Captions): a table of captions and URLs, and pictures fetched by img2dataset."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -16,15 +17,19 @@ from paragrain.collection import (
     Record,
     Skipped,
     Store,
+    WriteOptions,
     write_collection,
 )
 from paragrain.collection.wanted import Wanted
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash
+from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.names import shown
 from paragrain.sources.packed import Packed
-from paragrain.sources.photo import check_split, merged
+from paragrain.sources.photo import merged, said
+from paragrain.sources.registry import importer
 from paragrain.sources.samples import Found, Part, check_store, find_samples, read_samples
-from paragrain.sources.texts import Values, read_texts, shown, text_problem
+from paragrain.sources.texts import Texts
 
 HEADERS = (["caption", "url"], ["url", "caption"])
 """First lines that name the columns. Google's own file has none; img2dataset asks for one."""
@@ -32,18 +37,16 @@ HEADERS = (["caption", "url"], ["url", "caption"])
 _Row = tuple[str, str, str]  # id, caption, url
 
 
+@importer("cc3m")
 def import_cc3m(
     captions: Path,
     out: Path,
     *,
     images: Path | None = None,
-    texts: Path | None = None,
-    split: str = "train",
+    texts: Path | Sequence[Path] | None = None,
+    split: str | None = None,
     name: str = "cc3m",
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring Conceptual Captions, or any table of captions and URLs, into a collection.
 
@@ -63,35 +66,31 @@ def import_cc3m(
         captions: the table.
         out: the collection's folder.
         images: img2dataset's output: as `samples` of `import_webdataset`.
-        texts: a table of further texts, joined by the id; it stays in memory, and so do all ids.
+        texts: tables of further texts, joined by the id; they stay in memory, and so do all ids.
         split: of all records for which `texts` does not say another.
         name: of the data set.
-        licence: of the data, as far as known.
-        store: "paths" is for pictures that are files; see `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: `captions` cannot be read, there are no samples at `images`, or images in tars
             are to be linked.
         ParagrainError: there is no usable row, or none has a picture.
     """
-    check_split(split)
     if not captions.is_file():
         raise UsageError(f"there is no file {captions}: check the path of the table")
-    table = None if texts is None else read_texts(texts)
-    pictures = None if images is None else _Pictures(images, out, store)
-    every = {} if table is None else {id: f"{id}.jpg" for id, *_ in _rows(captions, Skipped(out))}
-    joined = {} if table is None else table.join(every)
-    values: Values = {"split": split, "source": name}
+    tables = Texts(texts)
+    pictures = None if images is None else _Pictures(images, out, options.get("store"))
+    every = {id: f"{id}.jpg" for id, *_ in _rows(captions, Skipped(out))} if tables else {}
+    joined = tables.join(every)
+    values = said(split=split, source=name)
     problems = Skipped(out)
     notes: list[str] = []
 
     def items() -> Iterator[Item]:
         problems.clear()
         problems.extend(pictures.problems if pictures else ())
-        problems.extend(table.problems if table else ())
-        notes[:] = table.notes if table else []
+        problems.extend(tables.problems)
+        notes[:] = tables.notes
         count = 0
         rows = _rows(captions, problems)
         for row, image, state in pictures.join(rows, problems) if pictures else _bare(rows):
@@ -108,12 +107,9 @@ def import_cc3m(
         items,
         name=name,
         source="cc3m",
-        licence=licence,
         problems=problems,
         notes=notes,
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        **options,
     )
 
 
@@ -158,9 +154,8 @@ def _bare(rows: Iterator[_Row]) -> Iterator[tuple[_Row, Part | None, str]]:
 def _item(row: _Row, values: Values, image: Part | None, state: str) -> Item:
     id, caption, url = row
     stamp = content_hash(json.dumps([caption, url, state, values], sort_keys=True).encode())
-    return Item(
-        id, stamp, partial(_record, row, values, image), file=None if image is None else image.file
-    )
+    make, file = partial(_record, row, values, image), None if image is None else image.file
+    return Item(id, stamp, make, file=file, says_split="split" in values)
 
 
 def _record(row: _Row, values: Values, image: Part | None) -> Record:
@@ -180,7 +175,7 @@ class _Pictures:
         used: bool, one for each picture: some row has asked for it.
     """
 
-    def __init__(self, images: Path, out: Path, store: Store):
+    def __init__(self, images: Path, out: Path, store: Store | None):
         """Read the `.json` of every sample once."""
         found = find_samples(images, out)
         check_store(found, store)

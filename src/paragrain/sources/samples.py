@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 
 from paragrain.collection import BadRecord, Skipped, Store
 from paragrain.errors import UsageError
-from paragrain.images import content_hash
-from paragrain.sources.folder import IMAGE_SUFFIXES, UNREADABLE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES, UNREADABLE, content_hash
+from paragrain.sources.names import shown
 from paragrain.sources.packed import BROKEN, Packed, compression
-from paragrain.sources.texts import TEXT_COLUMNS, shown
+from paragrain.sources.texts import TEXT_COLUMNS
 
 TEXT_SUFFIXES = (".txt", ".text", ".caption")
 """Members with these extensions hold captions, one a line."""
@@ -204,7 +204,7 @@ def _match(pattern: Path, found: Found) -> None:
             found.problems.append((str(path), "there is no such file"))
 
 
-def check_store(found: Found, store: Store) -> None:
+def check_store(found: Found, store: Store | None) -> None:
     """Refuse to link images that are no files of their own.
 
     Raises:
@@ -361,8 +361,8 @@ def _put(sample: Sample, part: Part) -> str | None:
         if sample.image is not None:
             return f"a second image with this key, {part.suffix}, is left out"
         sample.image = part
-    elif part.suffix in UNREADABLE_SUFFIXES:
-        return f"{part.suffix} images cannot be read: convert it to JPEG"
+    elif part.suffix in UNREADABLE:
+        return UNREADABLE[part.suffix]
     elif part.suffix in TEXT_SUFFIXES:
         sample.texts.append(part)
     elif part.suffix == ".json":

@@ -1,10 +1,10 @@
 """WebDataset and img2dataset: samples in tar files, folders or Parquet files, by a common key."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from paragrain.collection import (
     BadRecord,
@@ -13,27 +13,27 @@ from paragrain.collection import (
     Item,
     Record,
     Skipped,
-    Store,
+    WriteOptions,
     write_collection,
 )
 from paragrain.errors import ParagrainError
 from paragrain.images import content_hash
-from paragrain.sources.photo import check_split, merged
+from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.photo import merged, said
+from paragrain.sources.registry import importer
 from paragrain.sources.samples import Part, Sample, check_store, find_samples, read_samples
-from paragrain.sources.texts import TEXT_COLUMNS, Values, read_texts, text_problem
+from paragrain.sources.texts import TEXT_COLUMNS, Texts
 
 
+@importer("webdataset")
 def import_webdataset(
     samples: Path,
     out: Path,
     *,
-    texts: Path | None = None,
-    split: str = "train",
+    texts: Path | Sequence[Path] | None = None,
+    split: str | None = None,
     name: str = "webdataset",
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring samples of WebDataset's layout, as img2dataset writes it, into a collection.
 
@@ -65,32 +65,28 @@ def import_webdataset(
             `read_texts` and `TextTable.join`.
         split: of all samples for which `texts` does not say another.
         name: of the data set.
-        licence: of the data, as far as known.
-        store: "paths" is for folders of files; see `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: there is nothing at `samples`, or images in tars are to be linked.
         ParagrainError: none of the samples can be used.
     """
-    check_split(split)
-    table = None if texts is None else read_texts(texts)
+    tables = Texts(texts)
     found = find_samples(samples, out)
-    check_store(found, store)
+    check_store(found, options.get("store"))
     joined: dict[str, Values] = {}
-    if table is not None:
+    if tables:
         every = read_samples(found, Skipped(out))
         paths = {sample.id: sample.id + sample.image.suffix for sample in every if sample.image}
-        joined = table.join(paths, root=samples.name)
-    values: Values = {"split": split, "source": name}
+        joined = tables.join(paths, root=samples)
+    values = said(split=split, source=name)
     notes: list[str] = []
     problems = Skipped(out)
 
     def items() -> Iterator[Item]:
-        notes[:] = table.notes if table else []
+        notes[:] = tables.notes
         problems.clear()
-        problems.extend(found.problems + (table.problems if table else []))
+        problems.extend(found.problems + tables.problems)
         count = bare = 0
         for sample in read_samples(found, problems):
             if sample.image is None:
@@ -110,12 +106,9 @@ def import_webdataset(
         items,
         name=name,
         source="webdataset",
-        licence=licence,
         problems=problems,
         notes=notes,
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        **options,
     )
 
 
@@ -125,7 +118,9 @@ def import_webdataset(
 def _item(sample: Sample, image: Part, values: Values, more: Values) -> Item:
     state = [sample.stamp, values, more] if more else [sample.stamp, values]
     stamp = content_hash(json.dumps(state, sort_keys=True).encode())
-    return Item(sample.id, stamp, partial(_record, sample, image, values, more), file=image.file)
+    make = partial(_record, sample, image, values, more)
+    says_split = "split" in values | more
+    return Item(sample.id, stamp, make, file=image.file, says_split=says_split)
 
 
 def _record(sample: Sample, image: Part, values: Values, more: Values) -> Record:

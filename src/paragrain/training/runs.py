@@ -131,6 +131,7 @@ def describe_run(
             "path": str(collection.folder.resolve()),
             "name": collection.name,
             "fingerprint": collection.fingerprint,
+            "licence": collection.info.get("licence"),
         },
         "encoder": {
             "name": lasting_name(encoder.name),

@@ -26,10 +26,12 @@ from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.pair import PairEncoder
+from paragrain.encoders.returning import check_returns
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_json
 from paragrain.progress import progress_bar
 from paragrain.training.batches import Schedule, TrainingSet
+from paragrain.training.cards import story
 from paragrain.training.checkpoints import (
     MetricsLog,
     Progress,
@@ -106,6 +108,7 @@ def train(
             f"the image side of {encoder.name} stays as it is, since it is a pair: train without "
             "train_vision, or start from a BLIP, CLIP or SigLIP"
         )
+    check_returns(encoder)
     processes = Processes.join(encoder.device)
     show = show and processes.main
     folder = Path(out) if out is not None else default_folder(recipe, config.seed)
@@ -123,6 +126,7 @@ def train(
         begin_run(folder, settings, overwrite=overwrite)
     processes.wait()
     model = encoder.trainable_copy(vision=config.train_vision).train()
+    model.budget = max(config.tokens.of(name, model.max_tokens) for name in recipe.budgets)
     parameters = trained_parameters(model, vision=config.train_vision)
     pictures = None
     if config.train_vision:
@@ -300,7 +304,7 @@ class _Trainer:
     def _end_epoch(self, step: int) -> None:
         """Measure, and keep the weights if they are the best so far."""
         if self.processes.main:
-            score = None
+            score = measured = None
             if self.validation is not None:
                 measured = self.validation.measure(self.model)
                 score = measured["score"]
@@ -309,7 +313,15 @@ class _Trainer:
                 )
             best = self.progress.best_score
             if best is None or score is None or score > best:
-                self.model.save(self.run.folder / "checkpoint")
+                told = story(
+                    self.run.settings,
+                    self.recipe,
+                    self.config,
+                    len(self.data),
+                    step + 1,
+                    measured,
+                )
+                self.model.save(self.run.folder / "checkpoint", told)
                 self.progress.best_step = step + 1
                 self.progress.best_score = score
                 self.progress.best_fingerprint = self.model.text_fingerprint

@@ -1,0 +1,37 @@
+"""How much room a reply is given, in tokens: more where it was cut."""
+
+from paragrain.annotation.calls import Failure
+
+
+class Rooms:
+    """How many tokens a reply may take: more after each that was cut, up to a limit.
+
+    A model that thinks first may spend all of its room before the answer begins. That is no try:
+    it gets four times the room, at once for all further questions about the image.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Nothing is known yet; `most` tokens are the limit."""
+        self._most = most
+        self._least: dict[str, int] = {}
+
+    def first(self, model: str, tokens: int) -> int:
+        """The room of a new question to a model, of which its answer takes `tokens`."""
+        return max(tokens, self._least.get(model, 0))
+
+    def next(self, model: str, room: int, failure: Failure | None) -> tuple[int, bool]:
+        """The room of the next try, and whether the last one counts.
+
+        >>> rooms = Rooms(8192)
+        >>> rooms.next("m", 160, Failure("cut")), rooms.next("m", 160, Failure("unreadable"))
+        ((320, True), (160, True))
+        >>> rooms.next("m", 16, Failure("cut", thinking=True)), rooms.first("m", 16)
+        ((64, False), 64)
+        """
+        if failure is None or failure.kind != "cut":
+            return room, True
+        if not failure.thinking:
+            return max(room, min(2 * room, self._most)), True
+        more = max(room, min(4 * room, self._most))
+        self._least[model] = max(more, self._least.get(model, 0))
+        return more, more == room

@@ -94,7 +94,7 @@ def test_a_process_of_a_test_hears_ctrl_c():
 
 
 def test_the_tests_pass_behind_nohup_and_without_a_terminal(tmp_path: Path) -> None:
-    """`nohup make test &` has everything ignore Ctrl-C, by which some tests stop what they start."""
+    """`nohup make test &` has all ignore Ctrl-C, by which some tests stop what they start."""
     folder = tmp_path / "with a space"
     folder.mkdir()
     (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text("utf-8"))

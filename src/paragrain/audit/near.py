@@ -86,9 +86,9 @@ def near_images(train: Fingerprints, other: Fingerprints | None) -> tuple[Pairs,
     each other with allowance for crop, exposure and colours (`aligning.leftover`).
 
     Pictures that are partly plain are judged more strictly, since one object may be all that tells
-    two apart: what differs may lie at an edge only, and one picture is no copy of two different
-    ones. Where it passes for a copy of several that do not pass for copies of each other, the
-    nearest is kept. That tells a copy's original from its near-twins.
+    two apart: they are not taken for crops, what differs may lie at an edge only, and one picture
+    is no copy of two different ones. Where it passes for a copy of several that do not pass for
+    copies of each other, the nearest is kept. That tells a copy's original from its near-twins.
 
     Returns:
         The pairs, as close as one minus the difference in grey (1 is white against black), and the
@@ -101,7 +101,8 @@ def near_images(train: Fingerprints, other: Fingerprints | None) -> tuple[Pairs,
     plain = left.plain[pairs[:, 0]] | right.plain[pairs[:, 1]]
     differences = _as_they_are(left, right, pairs)
     later = np.isinf(differences)
-    again = later[numbers]
+    # Badly laid, near-twins differ all over, and one object no longer stands out.
+    again = later[numbers] & ~(plain[numbers] & (tries[:, 2] > 0))
     aligned = _aligned(left, right, tries[again], plain[numbers[again]])
     np.minimum.at(differences, numbers[again], aligned)
     # What is found as it is comes before what has to be laid over each other.
@@ -233,7 +234,6 @@ def _same(one: tuple[_Images, int], other: tuple[_Images, int]) -> bool:
     images = [np.array([number]) for _, number in (one, other)]
     if np.isfinite(_as_they_are(one[0], other[0], np.stack(images, axis=1))[0]):
         return True
-    insets, whose = np.divmod(np.arange(2 * len(INSETS)), 2)
-    pairs = np.broadcast_to(np.concatenate(images), (len(insets), 2))
-    tries = np.column_stack([pairs, insets, whose])
-    return bool(np.isfinite(_aligned(one[0], other[0], tries, np.ones(len(tries), bool))).any())
+    pairs = np.broadcast_to(np.concatenate(images), (2, 2))
+    tries = np.column_stack([pairs, [0, 0], [0, 1]])
+    return bool(np.isfinite(_aligned(one[0], other[0], tries, np.ones(2, bool))).any())

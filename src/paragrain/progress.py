@@ -1,7 +1,10 @@
-"""One progress bar for all long work: rate and time left, on standard error, silent in pipes."""
+"""One way to show how far long work is: a bar on terminals, a line now and then elsewhere."""
 
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.progress import (
@@ -15,44 +18,140 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from paragrain.words import duration, printable
 
-class _Rate(ProgressColumn):
-    """Finished units a second."""
+INTERVAL = 15.0
+"""Seconds between two lines where standard error is no terminal."""
 
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        unit = task.fields.get("unit", "items")
-        return Text("" if speed is None else f"{speed:,.1f} {unit}/s")
+SETTLING = 1.0
+"""Seconds until a rate says anything: a run that goes on begins with what was done before."""
+
+Advance = Callable[..., None]
 
 
 @contextmanager
 def progress_bar(
     title: str, total: int | None, *, unit: str = "items", show: bool = True
-) -> Iterator[Callable[..., None]]:
-    """Show a bar while the block runs; yields `advance(n=1, note="")`.
+) -> Iterator[Advance]:
+    """Show how far the block is while it runs; yields `advance(n=1, note="")`.
+
+    On a terminal that is a bar on standard error; elsewhere a plain line every `INTERVAL` seconds,
+    so that short work says nothing.
 
     Args:
         title: what is being done, such as `"embedding"`.
         total: number of units, or `None` if it is not known.
         unit: name of what is counted, for the rate.
-        show: False to stay silent. It is silent anyway where standard error is not a terminal.
+        show: False to stay silent.
     """
     console = Console(stderr=True)
+    if not show:
+        yield lambda n=1, note=None: None
+    elif console.is_terminal and not console.is_dumb_terminal:
+        with _bar(console, printable(title), total, unit) as advance:
+            yield advance
+    else:
+        with _lines(printable(title), total, unit) as advance:
+            yield advance
+
+
+def rate(speed: float, unit: str) -> str:
+    """So many units in a time in which it is some of them.
+
+    >>> rate(85.26, "images"), rate(0.25, "images"), rate(0.002, "cells")
+    ('85.3 images/s', '15.0 images/min', '7.2 cells/h')
+    """
+    for factor, per in ((1, "s"), (60, "min")):
+        if speed * factor >= 1:
+            return f"{speed * factor:,.1f} {unit}/{per}"
+    return f"{speed * 3600:,.1f} {unit}/h"
+
+
+class _Rate(ProgressColumn):
+    """Finished units in a time."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        known = speed and (task.elapsed or 0) >= SETTLING
+        return Text(rate(speed, task.fields["unit"]) if speed and known else "")
+
+
+@contextmanager
+def _bar(console: Console, title: str, total: int | None, unit: str) -> Iterator[Advance]:
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         _Rate(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as bar:
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task(title, total=total, unit=unit, note="")
 
         def advance(n: int = 1, note: str | None = None) -> None:
             if note is None:
                 bar.update(task, advance=n)
             else:
-                bar.update(task, advance=n, note=note)
+                bar.update(task, advance=n, note=printable(note))
 
         yield advance
+
+
+@contextmanager
+def _lines(title: str, total: int | None, unit: str) -> Iterator[Advance]:
+    teller = _Teller(title, total, unit)
+    thread = threading.Thread(target=teller.run, daemon=True)
+    thread.start()
+    try:
+        yield teller.advance
+    finally:
+        teller.over.set()
+        thread.join()
+    teller.end()
+
+
+class _Teller:
+    """Writes a line about some work at intervals, from a thread of its own."""
+
+    def __init__(self, title: str, total: int | None, unit: str):
+        self.over = threading.Event()
+        self._title, self._total, self._unit = title, total, unit
+        self._done, self._note = 0, ""
+        self._began = time.monotonic()
+        self._told = False
+
+    def advance(self, n: int = 1, note: str | None = None) -> None:
+        self._done += n
+        if note is not None:
+            self._note = printable(note)
+
+    def run(self) -> None:
+        self.over.wait(min(SETTLING, INTERVAL / 2))
+        seen, then = self._done, time.monotonic()
+        while not self.over.wait(INTERVAL):
+            done, now = self._done, time.monotonic()
+            speed = (done - seen) / (now - then)
+            parts = [self._so_far(done)]
+            if speed > 0:
+                parts.append(rate(speed, self._unit))
+                if self._total is not None and done < self._total:
+                    parts.append(f"{duration((self._total - done) / speed)} left")
+            self._tell([*parts, self._note])
+            seen, then = done, now
+
+    def end(self) -> None:
+        """Say that it is done, if it took so long that anything was said of it."""
+        if self._told:
+            took = duration(time.monotonic() - self._began)
+            self._tell([f"{self._so_far(self._done)} in {took}", self._note])
+
+    def _so_far(self, done: int) -> str:
+        if not self._total:
+            return f"{done:,} {self._unit}"
+        return f"{done:,} of {self._total:,} {self._unit} ({100 * done // self._total} %)"
+
+    def _tell(self, parts: list[str]) -> None:
+        self._told = True
+        with suppress(OSError, ValueError):  # work does not end because nobody can read of it
+            print(f"{self._title}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)

@@ -1,7 +1,8 @@
-"""Settings of the process that make numeric work faster, for whoever runs the command line."""
+"""Settings of the process that runs the command line: its streams, and quicker numeric work."""
 
 import ctypes
 import gc
+import io
 import os
 import sys
 
@@ -14,6 +15,32 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+_FORCING = ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "GITHUB_ACTIONS")
+"""What has libraries write control codes into files; terminals get them without."""
+
+
+def settle() -> None:
+    """Make the standard streams fit for whatever is said; call before anything is written.
+
+    What their encoding cannot say is escaped instead of raised, a stream that was closed swallows
+    what is written, and control codes go to terminals only.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: else the next file would take its number, and get its output
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    for variable in _FORCING:
+        os.environ.pop(variable, None)
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 def tune() -> None:

@@ -1,4 +1,4 @@
-"""Where the words and the sentences of a text are, by rules that fit in two patterns."""
+"""Words and sentences of a text, by rules that fit in two patterns; and what people are told."""
 
 import re
 
@@ -56,3 +56,32 @@ def sentences(text: str) -> list[str]:
     ['A red star.', 'A blue moon!', 'A ring']
     """
     return [text[start:end] for start, end in sentence_spans(text)]
+
+
+def printable(text: str) -> str:
+    """A stranger's text for a terminal: what would move its cursor is spelled out.
+
+    >>> printable("a\\nb")
+    'a\\\\nb'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(34), duration(300), duration(40_000)
+    ('34 s', '5 min', '11.1 hours')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} hours"
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things whose plural ends in s.
+
+    >>> counted(1, "image"), counted(1200, "image")
+    ('1 image', '1,200 images')
+    """
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")

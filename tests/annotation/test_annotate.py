@@ -220,11 +220,11 @@ def test_status_tells_what_is_done_what_failed_and_why(photos: Path, stub: Any) 
 
 
 def test_a_second_run_on_the_same_collection_is_refused(photos: Path, stub: Any) -> None:
-    from filelock import FileLock
+    from paragrain.locks import hold
 
     (photos / "annotation").mkdir()
     with (
-        FileLock(photos / "annotation" / ".lock"),
+        hold(photos / "annotation" / ".lock"),
         pytest.raises(ParagrainError, match="another run"),
     ):
         run(photos, settings_for(stub))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -364,3 +365,13 @@ def test_importing_it_loads_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, env=os.environ).returncode == 0
+
+
+def test_other_tools_open_the_folder_of_records_as_it_is(
+    tmp_path: Path, items: Callable[..., list[Item]], write: Callable[..., ImportReport]
+) -> None:
+    write(tmp_path / "c", items(5), shard_rows=2)
+    ids = ["i000", "i001", "i002", "i003", "i004"]
+    assert ds.dataset(tmp_path / "c" / "records").to_table(columns=["id"])["id"].to_pylist() == ids
+    pandas = pytest.importorskip("pandas")
+    assert pandas.read_parquet(tmp_path / "c" / "records")["id"].tolist() == ids

@@ -174,7 +174,8 @@ def test_collections_from_before_there_were_annotations(
     [
         ({"i000": {"paragraph": "p"}, "x": {}}, r"has no record 'x'"),
         ({"i000": {"caption": "c"}}, r"'caption' of 'i000' cannot be updated: choose from"),
-        ({"i000": {"split": "val"}}, r"'split' of 'i000' cannot be updated"),
+        ({"i000": {"split": ""}}, r"'' is no value for the field 'split'"),
+        ({"i000": {"content": "0" * 32}}, r"'content' of 'i000' cannot be updated"),
         ({"i000": {"image": ImageRef()}}, r"'image' of 'i000' cannot be updated"),
         ({"i000": {"generated": "g"}}, r"'g' is no value for the field 'generated'"),
         ({"i000": {"generated": ["g", None]}}, r"is no value for the field 'generated'"),

@@ -157,10 +157,12 @@ def test_empty_row_groups_and_late_metadata_stay(tmp_path: Path) -> None:
 def test_what_a_killed_run_left_beside_a_file_goes(tmp_path: Path) -> None:
     file = foreign(tmp_path, pa.table({"id": ["a"]}))
     others = [".data.parquet.tmp2", ".data2.parquet.7.tmp", "data.parquet.7.tmp"]
-    for name in (".data.parquet.7.tmp", ".data.json.7.tmp", *others):
+    (tmp_path / "manifests").mkdir()
+    for name in (".data.parquet.7.tmp", "../manifests/.data.json.7.tmp", *others):
         (file.parent / name).write_bytes(b"half")
     assert update_records(tmp_path, file, {"a": {"paragraph": "p"}}) == 1
     assert sorted(path.name for path in file.parent.iterdir()) == sorted([file.name, *others])
+    assert list((tmp_path / "manifests").iterdir()) == []
 
 
 def test_datasets_opens_what_it_wrote_itself_once_it_is_updated(

@@ -17,7 +17,7 @@ from paragrain.evaluation import (
     compare,
     evaluate,
     load_result,
-    save_sweep,
+    save_results,
     sweep,
 )
 from paragrain.retrieval import exact_ranks
@@ -90,12 +90,12 @@ def test_a_result_file_has_its_ranks_beside_it(
     assert saved.queries.ids == world.ids("test")
 
     short, long = sweep(world, encoder, [20, 77], texts="captions", show=False)
-    save_sweep([short, long], tmp_path / "sweep.json")
+    save_results([short, long], tmp_path / "sweep.json")
     assert load_result(tmp_path / "sweep.json", 77).queries.fingerprint == long.queries.fingerprint
     assert long.queries.fingerprint == result.queries.fingerprint
-    with pytest.raises(UsageError, match="has results at 20, 77 tokens: say which"):
+    with pytest.raises(UsageError, match="of 20 tokens, 77 tokens: say which with --tokens"):
         load_result(tmp_path / "sweep.json")
-    with pytest.raises(UsageError, match="no result at 30 tokens: it has 20, 77"):
+    with pytest.raises(UsageError, match="no result of 30 tokens: it has 20 tokens, 77 tokens"):
         load_result(tmp_path / "sweep.json", 30)
 
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_told_in_one_sentence(
     ranks.unlink()
     with pytest.raises(UsageError, match="keep them beside their result file"):
         load_result(path)
-    with pytest.raises(UsageError, match=r"give the result a name with \.json"):
+    with pytest.raises(UsageError, match=r"let it end with \.json"):
         evaluate(world, encoder, texts="captions", tokens=20, show=False).save(ranks)
 
 

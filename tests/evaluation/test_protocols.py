@@ -176,7 +176,7 @@ def test_the_command_says_what_is_not_as_expected(
     for words, message in (
         (("--protocol", "docci"), "there is no protocol 'docci'"),
         (("--tokens", 20, "--sweep", "20,40"), "both say the token budget"),
-        (("--out", tmp_path / "r.npz"), "give the result a name with .json"),
+        (("--out", tmp_path / "r.npz"), "let it end with .json or .csv"),
     ):
         done = paragrain("evaluate", data.folder, "--model", random_blip, *words)
         assert done.code == 2

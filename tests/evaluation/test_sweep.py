@@ -106,11 +106,11 @@ def test_the_command_writes_table_file_and_plot(
     assert "cut by words" in done.out
     cells = [line.split() for line in done.out.splitlines()]
     assert ["20", "20", "100.0"] in [row[:3] for row in cells]
-    entries = json.loads((tmp_path / "s.json").read_text("utf-8"))["sweep"]
+    entries = json.loads((tmp_path / "s.json").read_text("utf-8"))["results"]
     assert entries[0]["protocol"]["share_cut"] == 1.0
     assert (tmp_path / "s.svg").read_text("utf-8").startswith("<?xml")
     done = paragrain(*words, "--out", tmp_path / "s.svg")
-    assert (done.code, "where the plot goes" in done.err) == (2, True)
+    assert (done.code, "let it end with .json or .csv" in done.err) == (2, True)
 
 
 class Killed(BaseException):

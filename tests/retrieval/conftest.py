@@ -19,13 +19,19 @@ def _count(scores: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> tuple[in
 
 
 def _brute_force(
-    images: np.ndarray, texts: np.ndarray, text_image: np.ndarray, groups: np.ndarray
+    images: np.ndarray,
+    texts: np.ndarray,
+    text_image: np.ndarray,
+    groups: np.ndarray,
+    wordings: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Greater, tied, own [Q, 3] by direction and judgement, one query at a time in float64."""
     scores = images.astype(np.float64) @ texts.astype(np.float64).T
     found: dict[str, np.ndarray] = {}
     own = text_image[None, :] == np.arange(len(images))[:, None]
     same_group = groups[:, None] == groups[text_image][None, :]
+    if wordings is not None:  # of the texts of the own group, and of all that say the same
+        same_group = same_group @ (wordings[:, None] == wordings[None, :])
     for name, right in (("strict", own), ("lenient", same_group)):
         found[f"{name} image_to_text"] = np.array(
             [

@@ -45,7 +45,7 @@ def assert_same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> No
 
 @st.composite
 def worlds(draw):
-    """Few directions, so that copies and ties abound; groups; images without texts; any order."""
+    """Few directions, so that copies and ties abound; groups, shared wordings; in any order."""
     images, texts = draw(st.integers(1, 12)), draw(st.integers(1, 30))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     directions = random.integers(-2, 3, size=(draw(st.integers(1, 8)), 3)).astype(np.float64)
@@ -58,6 +58,7 @@ def worlds(draw):
         directions[pick[images:]].astype(np.float32),
         random.integers(0, images, size=texts),
         groups,
+        random.integers(0, draw(st.integers(1, 2 * texts)), size=texts) - 4,
     )
 
 
@@ -124,41 +125,45 @@ def test_group_names_become_numbers():
 @settings(max_examples=150, deadline=None)
 @given(worlds(), st.integers(1, 9), st.integers(1, 17))
 def test_equal_to_brute_force_for_any_tile(brute_force, world, height, width):
-    images, texts, text_image, groups = world
-    ranks = exact_ranks(images, texts, text_image, groups=groups, tile=(height, width))
-    assert_same(table(ranks), brute_force(images, texts, text_image, groups))
+    images, texts, text_image, groups, wordings = world
+    asked = {"groups": groups, "wordings": wordings}
+    ranks = exact_ranks(images, texts, text_image, **asked, tile=(height, width))
+    assert_same(table(ranks), brute_force(images, texts, text_image, groups, wordings))
 
 
 @settings(max_examples=50, deadline=None)
 @given(worlds(), st.integers(1, 9), st.integers(1, 17))
 def test_the_torch_tiles_count_as_the_compiled_ones(world, height, width):
-    images, texts, text_image, groups = world
-    layout = Layout.of(text_image, groups)
+    images, texts, text_image, groups, wordings = world
+    layout = Layout.of(text_image, groups, wordings)
     images, texts = images[layout.image_order], texts[layout.text_order]
-    judgements = [
-        make(layout, torch.from_numpy(images), torch.from_numpy(texts), 1e-6).judgement
+    answers = [
+        make(layout, torch.from_numpy(images), torch.from_numpy(texts), 1e-6)
         for make in (strict_answers, lenient_answers)
     ]
+    judgements = [answer.judgement for answer in answers]
     tallies = [_DeviceTally(judgement, torch.device("cpu")) for judgement in judgements]
     buffer = torch.empty(height * width)
     sides = (torch.from_numpy(images), torch.from_numpy(texts))
     _walk(*sides, (height, width), torch.mm, buffer, tallies, lambda done: None)
     for tally in tallies:
         tally.finish()
-    expected = table(exact_ranks(images, texts, layout.owner, groups=groups[layout.image_order]))
+    names = {"groups": groups[layout.image_order], "wordings": wordings[layout.text_order]}
+    expected = table(exact_ranks(images, texts, layout.owner, **names))
     asked = np.diff(layout.edges) > 0
-    for name, judgement in zip(("strict", "lenient"), judgements, strict=True):
+    for name, answer in zip(("strict", "lenient"), answers, strict=True):
+        judgement = answer.judgement
+        image_tied = judgement.image_reach - judgement.image_over - answer.image_besides
+        text_tied = judgement.text_reach - judgement.text_over - answer.text_besides
         rows = asked & (np.arange(len(images)) < judgement.images)
         queries = np.flatnonzero(asked)
         wanted = expected[f"{name} image_to_text"][np.isin(queries, np.flatnonzero(rows))]
         np.testing.assert_array_equal(judgement.image_over[rows], wanted[:, 0])
-        np.testing.assert_array_equal(
-            judgement.image_reach[rows] - judgement.image_over[rows], wanted[:, 1]
-        )
+        np.testing.assert_array_equal(image_tied[rows], wanted[:, 1])
         wanted = expected[f"{name} text_to_image"][: judgement.texts]
         over = judgement.text_over[: judgement.texts]
         np.testing.assert_array_equal(over, wanted[:, 0])
-        np.testing.assert_array_equal(judgement.text_reach[: judgement.texts] - over, wanted[:, 1])
+        np.testing.assert_array_equal(text_tied[: judgement.texts], wanted[:, 1])
 
 
 def test_large_tiles_with_several_threads_equal_brute_force(unit, brute_force):
@@ -166,14 +171,15 @@ def test_large_tiles_with_several_threads_equal_brute_force(unit, brute_force):
     images[250:] = images[:50]
     texts[850:900] = texts[:50]
     text_image = np.random.default_rng(2).integers(0, 290, size=901)
-    groups = np.arange(300) % 170
+    groups, wordings = np.arange(300) % 170, np.arange(901) % 700
+    asked = {"groups": groups, "wordings": wordings}
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        ranks = exact_ranks(images, texts, text_image, groups=groups, tile=(257, 700))
+        ranks = exact_ranks(images, texts, text_image, **asked, tile=(257, 700))
     finally:
         torch.set_num_threads(threads)
-    assert_same(table(ranks), brute_force(images, texts, text_image, groups))
+    assert_same(table(ranks), brute_force(images, texts, text_image, groups, wordings))
 
 
 def test_the_callers_order_of_texts_does_not_matter(unit):

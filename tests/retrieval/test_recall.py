@@ -111,6 +111,7 @@ def test_as_dict_holds_plain_numbers_and_the_counts():
         "images_with_texts": 3,
         "texts": 3,
         "grouped_images": 2,
+        "shared_texts": 0,
     }
     perfect = {"R@1": 100.0, "median_rank": 1.0, "tied_queries": 0}
     for judged in ("strict", "lenient"):

@@ -88,18 +88,21 @@ def test_what_is_amiss_is_named_and_the_rest_comes_in(tmp_path: Path) -> None:
     report = import_coco(images, captions, tmp_path / "c", split="test", show=False)
     assert report.written == 3
     assert report.splits == {"test": 3}
-    assert report.notes == ["2 images have no captions"]
+    assert report.notes == [
+        "3 of the 7 listed images are missing",
+        "2 images have no captions",
+    ]
     assert report.skipped == [
-        ("5", "its file_name leaves the folder of the images"),
-        ("6", "its file_name leaves the folder of the images"),
+        ("5", "its file name leaves the folder of the images"),
         ("1", "this id came before; the later one is left out"),
-        ("image 8 of the list", "it has no id or no file_name"),
-        ("image 11 of the list", "it has no id or no file_name"),
+        ("8", "it names no image file"),
+        ("image 11 of the list", "it names no image file"),
         ("annotation 14", "an empty text as a caption of image 1"),
         ("annotation 15", "NoneType where text should be as a caption of image 1"),
         ("annotation 16", "its image 99 is not listed"),
         ("annotation 7 of the list", "its image (none) is not listed"),
         ("4", "its file is missing: absent.jpg"),
+        ("6", "its file name leaves the folder of the images"),
         ("9", f"its file is missing: {'n' * 5000}"),
         ("10", "truncated"),
     ]

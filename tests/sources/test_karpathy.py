@@ -113,7 +113,7 @@ def test_what_is_amiss_is_named_and_the_rest_comes_in(tmp_path: Path) -> None:
     file = put_json(tmp_path / "d.json", images)
     report = import_karpathy(file, tmp_path / "images", tmp_path / "c", show=False)
     assert report.splits == {"train": 1}
-    assert report.notes == []
+    assert report.notes == ["1 of the 3 listed images are missing"]
     leaves = "its file name leaves the folder of the images"
     assert report.skipped == [
         ("007", "an empty text"),
@@ -121,11 +121,11 @@ def test_what_is_amiss_is_named_and_the_rest_comes_in(tmp_path: Path) -> None:
         ("007", "this id came before; the later one is left out"),
         ("2", leaves),
         ("3", leaves),
-        ("4", leaves),
         ("5", "it has no valid split"),
         ("image 7 of the list", "it names no image file"),
         ("7", "its file name is not valid"),
         ("image 10 of the list", "it has no valid split"),
+        ("4", leaves),
         ("6", "an empty file"),
     ]
     assert next(Collection.open(tmp_path / "c").records()).captions == ["fine"]

@@ -41,7 +41,7 @@ def test_each_image_gets_its_text(urban: Path, tmp_path: Path) -> None:
 def test_what_has_no_partner_is_named(urban: Path, tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(urban / "image" / "7.jpg")
     Image.new("RGB", (8, 8)).save(urban / "image" / "1.png")
-    (urban / "image" / "8.heic").write_bytes(b"")
+    (urban / "image" / "8.cr2").write_bytes(b"")
     (urban / "image" / ".DS_Store").write_bytes(b"")
     (urban / "caption" / "9.txt").write_text("no image")
     (urban / "caption" / "002.txt").write_text("\n\n")
@@ -49,7 +49,7 @@ def test_what_has_no_partner_is_named(urban: Path, tmp_path: Path) -> None:
     report = import_urban1k(urban, tmp_path / "c", show=False)
     assert report.splits == {"test": 3}
     assert report.skipped[:-1] == [
-        ("image/8.heic", "not a file of the kind that belongs here"),
+        ("image/8.cr2", "not a file of the kind that belongs here"),
         ("002", "an empty text"),
         ("1", "this id came before; the later one is left out"),
         ("7", "there is no caption/7.txt; the image stays without a text"),

@@ -12,7 +12,7 @@ import yaml
 
 from paragrain.collection import Collection
 from paragrain.evaluation import QueryRanks
-from paragrain.evaluation.results import ranks_path
+from paragrain.evaluation.results import ranks_files
 from paragrain.files import write_json
 from paragrain.retrieval import DirectionRanks, Ranks, RanksPair
 from paragrain.study.cells import curve_path, result_path
@@ -134,7 +134,7 @@ def ranks_of(found: Sequence[float], back: Sequence[float] | None = None) -> Que
 def put_result(path: Path, ranks: QueryRanks, budget: int = 40) -> None:
     """A result file with its ranks."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    ranks.save(ranks_path(path))
+    ranks.save(path.with_suffix(".npz"))
     protocol = {"text_field": "paragraph", "token_budget": budget, "text_normalisation": "none"}
     encoder = {name: str(path) for name in ("name", "vision_fingerprint", "text_fingerprint")}
     about = {"collection": {"name": "w", "fingerprint": "f", "split": "all"}, "encoder": encoder}
@@ -144,13 +144,17 @@ def put_result(path: Path, ranks: QueryRanks, budget: int = 40) -> None:
 def put_curve(path: Path, ranks: Mapping[int, QueryRanks]) -> None:
     """The file of a sweep, with the ranks of each budget."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for budget, own in ranks.items():
-        own.save(ranks_path(path, budget))
     entries = [
-        {"protocol": {"token_budget": budget}, "ranks": own.fingerprint}
+        {
+            "encoder": {"name": "m"},
+            "protocol": {"token_budget": budget},
+            "ranks": own.fingerprint,
+        }
         for budget, own in ranks.items()
     ]
-    write_json(path, {"sweep": entries})
+    for file, own in zip(ranks_files(path, entries), ranks.values(), strict=True):
+        own.save(file)
+    write_json(path, {"results": entries} if len(entries) > 1 else entries[0])
 
 
 @pytest.fixture

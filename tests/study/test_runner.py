@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 from paragrain.collection import Collection
 from paragrain.errors import UsageError
 from paragrain.files import read_json
+from paragrain.locks import hold
 from paragrain.study import runner
 from paragrain.study.cells import cell_folder
 from paragrain.study.plan import Cell, Study
@@ -202,7 +202,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_trained(
 
 
 def test_two_runs_in_one_folder_are_refused(finished: tuple[Study, Path], copied: Path) -> None:
-    with FileLock(copied / ".lock"), pytest.raises(UsageError, match="another process runs"):
+    with hold(copied / ".lock"), pytest.raises(UsageError, match="another process runs"):
         run(finished[0], copied)
 
 

@@ -14,7 +14,7 @@ import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from paragrain.encoders.base import encode_texts
+from paragrain.encoders import encode_texts
 from paragrain.encoders.loading import load_encoder
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.training import trainer
@@ -61,6 +61,7 @@ def test_a_run_leaves_everything_that_it_promises(whole, shapes, encoder):
         "metrics.jsonl",
         "results.json",
         "run.yaml",
+        "trained_on.json",
     ]
     steps = [line for line in whole.history if "loss" in line]
     assert [line["step"] for line in steps] == list(range(1, 11))

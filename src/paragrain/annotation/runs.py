@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
-
 from paragrain.annotation.asking import Asker
 from paragrain.annotation.log import CallLog
 from paragrain.annotation.report import AnnotationReport, ImageLog, write_failed
@@ -22,6 +20,7 @@ from paragrain.collection import Collection
 from paragrain.collection.locking import writing_alone
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_json
+from paragrain.locks import Held, hold
 from paragrain.progress import progress_bar
 
 TROUBLE_SECONDS = 5.0
@@ -239,27 +238,21 @@ def _public(settings: AnnotationSettings) -> dict[str, Any]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for this run alone; the system lets go of it if the process dies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock", timeout=1)  # `status` takes it for a moment
+    """Hold the folder for this run alone; the lock goes when the process dies."""
     try:
-        lock.acquire()
-    except Timeout:
+        with hold(folder / ".lock", wait=1.0):  # `status` takes it for a moment
+            yield
+    except Held:
         raise ParagrainError(
             f"another run annotates {folder.parent}: wait for it, or stop it first"
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _is_locked(folder: Path) -> bool:
-    lock = FileLock(folder / ".lock", timeout=0)
     try:
-        with lock:
+        with hold(folder / ".lock"):
             return False
-    except Timeout:
+    except Held:
         return True
 
 

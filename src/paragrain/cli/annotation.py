@@ -133,7 +133,7 @@ def stats(
     from paragrain.encoders import load_encoder
 
     source = Collection.open(collection)
-    own = source.info.get("model")
+    own = source.model
     encoder = load_encoder(model or own or "blip0", "cpu")
     done = annotation.overview(source, encoder, split=split, show=not json)
     lines = [line for table in done.tables() for line in ["", *table_lines(table)]]

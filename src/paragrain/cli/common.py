@@ -9,16 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from paragrain.errors import EXIT_SOME_FAILED
+from paragrain.words import duration as duration
+from paragrain.words import printable as printable
 
 SHOWN_FAILURES = 10
 
 CollectionArgument = Annotated[Path, typer.Argument(help="Folder of the collection.")]
 ModelOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--model",
         "-m",
-        help="blip0 (ships with the package), a folder, or a Hugging Face Hub name.",
+        help="A folder, or a Hugging Face Hub name; by default the one that the collection "
+        "remembers (`paragrain use`), and blip0, which ships with the package, for drawn scenes.",
     ),
 ]
 DeviceOption = Annotated[
@@ -29,13 +32,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 
 def tell(as_json: bool, value: Mapping[str, Any], lines: Sequence[str]) -> None:
-    """Print the outcome of a verb on standard output: one JSON object, or lines for people."""
+    """Print the outcome of a verb on standard output: one JSON object, or lines for people.
+
+    A line stays one line, whatever names of files are in it.
+    """
     if as_json:
         # Names of files may hold bytes that are no text: as ASCII, JSON can say them all.
         print(json.dumps(value, allow_nan=False))
     else:
         for line in lines:
-            print(line)
+            print(printable(line))
 
 
 def end(
@@ -63,23 +69,3 @@ def end(
         more = f"  and {total - SHOWN_FAILURES:,} more"
         print(more + (f", named in {named_in}" if named_in else ""), file=sys.stderr)
     raise typer.Exit(EXIT_SOME_FAILED)
-
-
-def printable(text: str) -> str:
-    """A stranger's text for a terminal: what would move its cursor is spelled out.
-
-    >>> printable("a\\nb")
-    'a\\\\nb'
-    """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    >>> duration(34), duration(300), duration(40_000)
-    ('34 s', '5 min', '11.1 hours')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} hours"

@@ -17,10 +17,17 @@ VERSUS = "vs"
 def compare(
     results: Annotated[
         list[str],
-        typer.Argument(help="Two result files; or several of each model with the word vs between."),
+        typer.Argument(
+            help="Two result files; several of each model with the word vs between; or one file "
+            "that holds two models."
+        ),
     ],
     tokens: Annotated[
         int | None, typer.Option(help="Of result files that hold a sweep, the budget to compare.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Of one result file with several models, the two to compare."),
     ] = None,
     resamples: Annotated[int, typer.Option(help="Draws of the bootstrap.")] = 2000,
     seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
@@ -36,9 +43,20 @@ def compare(
     Example with seeds: `paragrain compare c1/*/results.json vs c5/*/results.json`
     """
     from paragrain.evaluation import compare as run
-    from paragrain.evaluation import load_result
+    from paragrain.evaluation import load_result, models_in
 
-    sides = [[load_result(path, tokens) for path in side] for side in _sides(results)]
+    if len(results) == 1:
+        names = model or models_in(results[0])
+        if len(names) != 2:
+            raise UsageError(
+                f"{results[0]} alone holds {', '.join(models_in(results[0]))}: name two result "
+                "files, those of several seeds as in A1 A2 vs B1 B2, or two models with --model"
+            )
+        sides = [[load_result(results[0], tokens, name)] for name in names]
+    elif model:
+        raise UsageError("--model names two models of one result file: name one file only")
+    else:
+        sides = [[load_result(path, tokens) for path in side] for side in _sides(results)]
     found = run(*sides, resamples=resamples, seed=seed)
     tell(json, found.as_dict(), _lines(found))
 
@@ -67,6 +85,11 @@ def _lines(found: "Comparison") -> list[str]:
     lines = [
         f"{letter}: {printable(side['name'])} ({', '.join(map(printable, side['files']))})"
         for letter, side in (("A", found.first), ("B", found.second))
+    ]
+    lines += [
+        f"NOTE: {letter}: {printable(line)}"
+        for letter, side in (("A", found.first), ("B", found.second))
+        for line in side["trained_on"]
     ]
     head = (
         "                      A      B   B - A   95 % interval        p  "

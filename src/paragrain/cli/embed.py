@@ -9,6 +9,7 @@ from paragrain.cli.common import (
     CollectionArgument,
     DeviceOption,
     JsonOption,
+    ModelOption,
     SplitOption,
     end,
     tell,
@@ -18,15 +19,7 @@ from paragrain.errors import UsageError
 
 def embed(
     collection: CollectionArgument,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="blip0 (ships with the package, the default), a folder, or a Hugging Face Hub "
-            "name.",
-        ),
-    ] = None,
+    model: ModelOption = None,
     split: SplitOption = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images a batch.")] = 64,
     vectors: Annotated[
@@ -61,7 +54,7 @@ def embed(
     Example: `paragrain embed photos --vectors dino.npy --ids ids.txt`
     """
     if vectors is None and ids is None and name is None:
-        _compute(collection, model or "blip0", split, batch_size, device, json)
+        _compute(collection, model, split, batch_size, device, json)
     elif vectors is None or ids is None:
         raise UsageError("vectors from elsewhere need --vectors FILE.npy and --ids FILE")
     elif model is not None:
@@ -71,16 +64,21 @@ def embed(
 
 
 def _compute(
-    collection: Path, model: str, split: str | None, batch_size: int, device: str | None, json: bool
+    collection: Path,
+    model: str | None,
+    split: str | None,
+    batch_size: int,
+    device: str | None,
+    json: bool,
 ) -> None:
     from paragrain.collection import Collection
     from paragrain.embeddings import embed as run
-    from paragrain.encoders import load_encoder
+    from paragrain.encoders import encoder_for
 
     source = Collection.open(collection)
     done = run(
         source,
-        load_encoder(model, device),
+        encoder_for(source, model, device),
         split=split,
         batch_size=batch_size,
         show=not json,

@@ -9,7 +9,6 @@ from paragrain.cli.common import (
     CollectionArgument,
     DeviceOption,
     JsonOption,
-    ModelOption,
     end,
     tell,
 )
@@ -19,7 +18,15 @@ from paragrain.errors import UsageError
 
 def evaluate(
     collection: CollectionArgument,
-    model: ModelOption = "blip0",
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="blip0 (ships with the package), a folder, or a Hugging Face Hub name; several "
+            "--model make one table.",
+        ),
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -34,7 +41,7 @@ def evaluate(
     tokens: Annotated[
         int | None,
         typer.Option(
-            help="Token budget, by default 128 or what the model can read; what is cut is reported."
+            help="Token budget, by default the protocol's or the model's; what is cut is reported."
         ),
     ] = None,
     sweep: Annotated[
@@ -94,23 +101,25 @@ def evaluate(
     """
     from paragrain.audit import MARKING, audit_of, marks
     from paragrain.collection import Collection
-    from paragrain.encoders import load_encoder
+    from paragrain.encoders import encoder_for
     from paragrain.evaluation import (
         check_out,
+        evaluate_models,
         figure_path,
-        save_sweep,
+        save_results,
         save_sweep_figure,
         split_of,
         with_parts,
     )
-    from paragrain.evaluation import sweep as run
 
     if sweep is not None and tokens is not None:
         raise UsageError("--sweep and --tokens both say the token budget: give one of them")
     budgets = _budgets(sweep) if sweep is not None else None if tokens is None else [tokens]
     if out is not None:
-        check_out(out, sweep is not None)  # before anything is computed
+        check_out(out)  # before anything is computed
     source = Collection.open(collection)
+    asked: list[str | None] = [*model] if model else [None]
+    models = [encoder_for(source, name, device) for name in asked]
     report = None
     if audited is not None:
         report = audit_of(
@@ -122,9 +131,9 @@ def evaluate(
         )
         reasons = MARKING if audited_by is None else audited_by.split(",")
         marked = marks(report, [reason.strip() for reason in reasons])
-    results = run(
+    results = evaluate_models(
         source,
-        load_encoder(model, device),
+        models,
         budgets,
         texts=texts,
         split=split,
@@ -136,21 +145,23 @@ def evaluate(
     if report is not None:
         results = [with_parts(result, marked, report.train) for result in results]
     lines = result_lines(results)
-    value = results[0].as_dict() if sweep is None else {"sweep": [r.as_dict() for r in results]}
-    if out is not None and sweep is None:
-        results[0].save(out)
-        lines.append(f"written to {out}, the ranks beside it")
-    elif out is not None:
-        save_sweep(results, out)
+    value = results[0].as_dict()
+    if len(results) > 1:
+        value = {"results": [result.as_dict() for result in results]}
+    if out is not None:
+        save_results(results, out)
+        lines.append(f"written to {out}" + (", the ranks beside it" * (out.suffix == ".json")))
+    if out is not None and out.suffix == ".json" and sweep is not None and len(models) == 1:
         save_sweep_figure(results, figure_path(out))
-        lines.append(f"written to {out}, the ranks and the plot {figure_path(out).name} beside it")
+        lines[-1] = f"written to {out}, the ranks and the plot {figure_path(out).name} beside it"
     tell(json, value, lines)
-    failed = [*source.problems, *(tuple(item) for item in results[0].about["images_failed"])]
+    failed = {tuple(item): None for result in results for item in result.about["images_failed"]}
+    skipped = [*source.problems, *failed]
     if report is not None:
-        failed += [
+        skipped += [
             (f"{where}, {id}", why) for where, id, why in report.failed if where != source.name
         ]
-    end(failed)
+    end(skipped)
 
 
 def _budgets(text: str) -> list[int]:

@@ -2,25 +2,49 @@
 
 from typing import TYPE_CHECKING, Any
 
+from paragrain.cli.common import printable
+
 if TYPE_CHECKING:
     from paragrain.evaluation import Result
 
 
 def result_lines(results: list["Result"]) -> list[str]:
-    """Everything that is told of the results of one encoder, one for each token budget."""
-    first = results[0]
-    lines = [_headline(first), *_sizes(first), *_table(results), *_intervals(results)]
-    return lines + [line for result in results for line in _parts(result)]
+    """Everything that is told of the results of one model or several, at one budget or several."""
+    models = list(dict.fromkeys(result.about["encoder"]["name"] for result in results))
+    lines = [_headline(results[0], models), *_trained_on(results, models), *_sizes(results[0])]
+    lines += [*_table(results, models), *_lenient(results, models), *_intervals(results, models)]
+    for result in results:
+        for entry in ("trained_on", "audited"):
+            lines += _parts(result, entry, _who(result, models))
+    return lines
 
 
-def _headline(result: "Result") -> str:
+def _headline(result: "Result", models: list[str]) -> str:
     about, counts = result.about, result.scores
+    who = about["encoder"]["name"] if len(models) == 1 else f"{len(models)} models"
     return (
-        f"{about['encoder']['name']} on {about['collection']['name']}, "
+        f"{printable(who)} on {about['collection']['name']}, "
         f"split {about['collection']['split']}: {counts.images:,} images "
         f"({counts.images_with_texts:,} with texts), {counts.texts:,} texts of "
         f"{about['protocol']['text_field']}, cut by {about['protocol']['text_cut']}"
     )
+
+
+def _who(result: "Result", models: list[str]) -> str:
+    """The model, where there are several."""
+    return printable(result.about["encoder"]["name"]) if len(models) > 1 else ""
+
+
+def _trained_on(results: list["Result"], models: list[str]) -> list[str]:
+    """What each model has learned of these very images."""
+    from paragrain.evaluation import trained_on_lines
+
+    told: dict[str, None] = {}
+    for result in results:
+        who = _who(result, models)
+        for line in trained_on_lines(result.about):
+            told[f"NOTE: {who}: {printable(line)}" if who else f"NOTE: {printable(line)}"] = None
+    return list(told)
 
 
 def _sizes(result: "Result") -> list[str]:
@@ -42,28 +66,31 @@ def _sizes(result: "Result") -> list[str]:
     return lines
 
 
-def _intervals(results: list["Result"]) -> list[str]:
-    """The 95 % intervals, one line a direction and budget."""
+def _intervals(results: list["Result"], models: list[str]) -> list[str]:
+    """The 95 % intervals, one line a direction, budget and model."""
     lines = []
     for result in results:
+        who = _who(result, models)
         for name in ("image_to_text", "text_to_image"):
             cells = "  ".join(
                 f"{k} [{low:.1f}, {high:.1f}]"
                 for k, (low, high) in result.intervals["strict"][name].items()
             )
             budget = result.about["protocol"]["token_budget"]
-            lines.append(f"95 % at {budget} tokens, {name.replace('_', ' ')}: {cells}")
+            line = f"95 % at {budget} tokens, {name.replace('_', ' ')}: {cells}"
+            lines.append(f"{line} | {who}" if who else line)
     return lines
 
 
-def _table(results: list["Result"]) -> list[str]:
+def _table(results: list["Result"], models: list[str]) -> list[str]:
     head = (
         "tokens   cut       %    lost "
         "| image to text R@1   R@5  R@10 | text to image R@1   R@5  R@10"
+        + (" | model" if len(models) > 1 else "")
     )
     lines = [head, "-" * len(head)]
     for result in results:
-        protocol = result.about["protocol"]
+        protocol, who = result.about["protocol"], _who(result, models)
         strict = (result.image_to_text, result.text_to_image)
         values = " | ".join(
             f"{recall[1]:17.1f} {recall[5]:5.1f} {recall[10]:5.1f}" for recall in strict
@@ -71,14 +98,25 @@ def _table(results: list["Result"]) -> list[str]:
         lines.append(
             f"{protocol['token_budget']:6d} {protocol['texts_cut']:5,d} "
             f"{100 * protocol['share_cut']:7.1f} {protocol['tokens_lost']:7,d} | {values}"
+            + (f" | {who}" if who else "")
         )
-    lenient = results[-1].scores
-    if lenient.grouped_images:
-        i2t, t2i = (d.recall[1] for d in _directions(results[-1]))
-        lines.append(
-            f"{lenient.grouped_images:,} images share their group with others; with any member "
-            f"of the group right, R@1 is {i2t:.1f} and {t2i:.1f}"
-        )
+    return lines
+
+
+def _lenient(results: list["Result"], models: list[str]) -> list[str]:
+    """What judging leniently changes, at the last budget of each model."""
+    lines = []
+    for result in {result.about["encoder"]["name"]: result for result in results}.values():
+        scores, who = result.scores, _who(result, models)
+        why = []
+        if scores.grouped_images:
+            why.append(f"{scores.grouped_images:,} images share their group with others")
+        if scores.shared_texts:
+            why.append(f"{scores.shared_texts:,} texts stand under several images")
+        if why:
+            i2t, t2i = (d.recall[1] for d in _directions(result))
+            line = f"{' and '.join(why)}; with any of them right, R@1 is {i2t:.1f} and {t2i:.1f}"
+            lines.append(f"{line} | {who}" if who else line)
     return lines
 
 
@@ -86,24 +124,32 @@ def _directions(result: "Result") -> tuple[Any, Any]:
     return result.scores.lenient.image_to_text, result.scores.lenient.text_to_image
 
 
-def _parts(result: "Result") -> list[str]:
-    """Scores for all, overlapping and disjoint queries, if the result was audited."""
-    audited = result.about.get("audited")
-    if audited is None:
+def _parts(result: "Result", entry: str, who: str) -> list[str]:
+    """Scores of all queries, of those that training has seen, and of the others."""
+    about = result.about.get(entry)
+    if about is None or about["parts"] is None:
         return []
-    train, parts = audited["train"], audited["parts"]
-    marked = ", ".join(f"{count:,} by {why}" for why, count in audited["marked"].items() if count)
+    parts = about["parts"]
     budget = f"{result.about['protocol']['token_budget']} tokens"
-    lines = [
-        f"{parts['overlapping']['images']:,} of {parts['all']['images']:,} images with texts are "
-        f"shared with {train['name']}, split {train['split']}" + (f" ({marked})" if marked else ""),
+    head = (
         f"{budget:11}  images   texts "
-        "| image to text R@1         95 % | text to image R@1         95 %",
-    ]
+        "| image to text R@1         95 % | text to image R@1         95 %"
+    )
+    lines = [_shared(about)] if entry == "audited" else []
+    lines.append(f"{head} | {who}" if who else head)
     for name, part in parts.items():
         cells = " | ".join(_part_cell(part, way) for way in ("image_to_text", "text_to_image"))
         lines.append(f"{name:11} {part['images']:7,d} {part['texts']:7,d} | {cells}")
     return lines
+
+
+def _shared(audited: dict[str, Any]) -> str:
+    train, parts = audited["train"], audited["parts"]
+    marked = ", ".join(f"{count:,} by {why}" for why, count in audited["marked"].items() if count)
+    return (
+        f"{parts['overlapping']['images']:,} of {parts['all']['images']:,} images with texts are "
+        f"shared with {train['name']}, split {train['split']}" + (f" ({marked})" if marked else "")
+    )
 
 
 def _part_cell(part: dict[str, Any], direction: str) -> str:

@@ -4,30 +4,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from paragrain.errors import ParagrainError
+from paragrain.locks import Held, hold
 
 
 @contextmanager
 def writing_alone(folder: Path) -> Iterator[None]:
     """Keep others from writing to the records of a collection; readers are not kept from it.
 
-    The lock is the system's own, on the file `.lock`: it goes when the process ends, however that
-    comes about, and the file that stays behind locks nothing.
+    It goes when the process ends, however that comes about, and the files `.lock` and
+    `.lock.owner` that may stay behind lock nothing.
 
     Raises:
         ParagrainError: another process, or another part of this one, writes to the collection.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock", timeout=0)
     try:
-        lock.acquire()
-    except Timeout:
+        with hold(folder / ".lock"):
+            yield
+    except Held:
         raise ParagrainError(
             f"another import or annotation is writing to {folder}: wait for it, or stop it first"
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()

@@ -1,5 +1,6 @@
 """Reading a collection: streamed, without touching image bytes unless they are asked for."""
 
+import os
 from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
@@ -55,19 +56,24 @@ class Collection:
         self._problems: list[tuple[str, str]] = []
 
     @classmethod
-    def open(cls, path: str | Path) -> "Collection":
-        """Open the collection in a folder.
+    def open(cls, path: "str | os.PathLike[str] | Collection") -> "Collection":
+        """Open the collection in a folder; one that is open already is given back.
 
         Raises:
-            ParagrainError: there is no such folder, it is no collection, or it has no records.
+            UsageError: there is no such folder, it is no collection, or `path` is no path.
+            ParagrainError: it has no records.
         """
+        if isinstance(path, Collection):
+            return path
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"a collection is named by its folder, not by {type(path).__name__}")
         folder = Path(path)
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}: check the path of the collection")
         paths = sorted(p for p in folder.glob("records/*.parquet") if not p.name.startswith("."))
         info_path = folder / "collection.json"
         if not paths and not info_path.is_file():
-            raise ParagrainError(
+            raise UsageError(
                 f"{folder} is not a collection, since it has no records/*.parquet: "
                 "make one with `paragrain import`"
             )
@@ -96,10 +102,24 @@ class Collection:
         else:
             self._files[file] = metadata
 
+    def __repr__(self) -> str:
+        return f"Collection.open({str(self.folder)!r})"
+
     @property
     def name(self) -> str:
         """The data set's name, or else its folder's."""
         return str(self.info.get("name") or self.folder.resolve().name)
+
+    @property
+    def model(self) -> str | None:
+        """The model that it remembers (see `use`), if any."""
+        model = self.info.get("model")
+        if model is not None and not (isinstance(model, str) and model):
+            raise UsageError(
+                f"the model in {self.folder / 'collection.json'} is no name but {model!r}: name "
+                f"one by `paragrain use MODEL {self.folder}`"
+            )
+        return model
 
     @property
     def problems(self) -> list[tuple[str, str]]:
@@ -139,7 +159,7 @@ class Collection:
         split: str | None = None,
         *,
         images: bool = False,
-        fields: Iterable[str] | None = None,
+        fields: str | Iterable[str] | None = None,
     ) -> Iterator[Record]:
         """Stream the records in order, a row group at a time.
 
@@ -164,18 +184,18 @@ class Collection:
             if rows:
                 yield from _read_group(group.path, group.index, columns, rows)
 
-    def get(self, ids: Iterable[str], *, images: bool = True) -> dict[str, Record]:
-        """A few records, with their images unless these are not wanted, in the order asked for.
+    def get(self, ids: str | Iterable[str], *, images: bool = True) -> dict[str, Record]:
+        """A few records, or one, with their images unless not wanted, in the order asked for.
 
         Only the row groups that hold them are read: at most some MiB for each.
 
         Raises:
-            ParagrainError: there is no record with one of the ids.
+            UsageError: there is no record with one of the ids.
         """
-        asked = list(dict.fromkeys(ids))
+        asked = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
         unknown = [id for id in asked if id not in self._places]
         if unknown:
-            raise ParagrainError(
+            raise UsageError(
                 f"the collection {self.folder} has no record {unknown[0]!r}"
                 + (f" (and {len(unknown) - 1} more that were asked for)" if unknown[1:] else "")
             )
@@ -343,9 +363,9 @@ def _read_info(path: Path) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
-def _columns(fields: Iterable[str] | None, images: bool) -> set[str]:
+def _columns(fields: str | Iterable[str] | None, images: bool) -> set[str]:
     """The Parquet columns that hold some fields of a record."""
-    names = set(FIELDS if fields is None else fields)
+    names = set(FIELDS if fields is None else [fields] if isinstance(fields, str) else fields)
     if unknown := sorted(names - set(FIELDS)):
         raise UsageError(f"a record has no field {unknown[0]!r}: choose from {', '.join(FIELDS)}")
     names = (names - {"image"}) | {"id", "split", "image.path"}

@@ -1,10 +1,10 @@
-"""The Parquet files of an import, and the manifests beside them that say that they are finished."""
+"""The Parquet files of an import, and the manifests that say that they are finished."""
 
 import json
 from collections.abc import Collection as Names
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,12 +21,42 @@ FINGERPRINT = b"paragrain.fingerprint"
 
 _FEW_VALUES = ("split", "source", "group")  # columns that repeat themselves
 
-Row = tuple[Record, str, int]  # record, stamp, digest
+MANIFESTS = "manifests"
+"""The folder of the manifests: `records` holds Parquet files alone, as other tools want it."""
+
+
+class Row(NamedTuple):
+    """A record on its way into a shard, and what its manifest says of it."""
+
+    record: Record
+    stamp: str
+    digest: int
+    pixels: str | None
+
+
+class Entry(NamedTuple):
+    """What a manifest says of a record."""
+
+    id: str
+    stamp: str
+    split: str
+    content: str | None
+    pixels: str | None
 
 
 def shard_path(folder: Path, number: int) -> Path:
-    """The Parquet file of a shard; its manifest has the suffix .json."""
+    """The Parquet file of a shard."""
     return folder / "records" / f"part-{number:05d}.parquet"
+
+
+def manifest_path(path: Path) -> Path:
+    """The manifest of the Parquet file at `path`."""
+    return path.parent.parent / MANIFESTS / f"{path.stem}.json"
+
+
+def entries(manifest: Mapping[str, Any]) -> Iterator[Entry]:
+    """What a manifest says of its records, in their order."""
+    return (Entry(*item) for item in manifest["items"])
 
 
 def parquet_writer(path: Path, schema: pa.Schema, dictionary: Names[str] = ()) -> pq.ParquetWriter:
@@ -53,14 +83,12 @@ def write_shard(
         before: the manifest of the shard that it takes the place of, if there is one.
     """
     path = shard_path(folder, number)
-    fingerprint = f"{combined(digest for _, _, digest in rows):032x}"
-    manifest = {
-        "fingerprint": fingerprint,
-        "items": [[record.id, stamp, record.split] for record, stamp, _ in rows],
-    }
+    fingerprint = f"{combined(row.digest for row in rows):032x}"
+    items = [[r.id, stamp, r.split, r.content, pixels] for r, stamp, _, pixels in rows]
+    manifest = {"fingerprint": fingerprint, "items": items}
     with replacing(path) as temporary:
         with parquet_writer(temporary, SCHEMA) as writer:
-            for group in _row_groups([record for record, _, _ in rows]):
+            for group in _row_groups([row.record for row in rows]):
                 writer.write_table(to_table(group))
             writer.add_key_value_metadata({FINGERPRINT: fingerprint})
         if before is not None:
@@ -87,7 +115,7 @@ def _row_groups(records: list[Record]) -> Iterator[list[Record]]:
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     """Say that the Parquet file at `path` is finished, unless that is said already."""
-    target, text = path.with_suffix(".json"), json.dumps(manifest, ensure_ascii=False)
+    target, text = manifest_path(path), json.dumps(manifest, ensure_ascii=False)
     if not target.is_file() or target.read_bytes() != text.encode():
         write_text(target, text)
 
@@ -110,7 +138,7 @@ def read_manifest(path: Path, fingerprint: str) -> dict[str, Any] | None:
         fingerprint: from its footer.
     """
     try:
-        value = read_json(path.with_suffix(".json"))
+        value = read_json(manifest_path(path))
     except (OSError, ValueError):
         return None
     announced = value.pop("next", None) if isinstance(value, dict) else None
@@ -125,8 +153,8 @@ def footer_fingerprint(metadata: pq.FileMetaData) -> str | None:
 
 def finished_shards(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and manifest of every shard whose manifest fits its Parquet file, one at a time."""
-    for manifest_path in sorted((folder / "records").glob("part-*.json")):
-        path = manifest_path.with_suffix(".parquet")
+    for place in sorted((folder / MANIFESTS).glob("part-*.json")):
+        path = folder / "records" / f"{place.stem}.parquet"
         try:
             fingerprint = footer_fingerprint(pq.read_metadata(path))
         except (OSError, pa.ArrowException):
@@ -142,5 +170,7 @@ def _is_manifest(value: Any, fingerprint: str) -> bool:
         isinstance(value, dict)
         and value.get("fingerprint") == fingerprint
         and isinstance(value.get("items"), list)
-        and all(isinstance(item, list) and len(item) == 3 for item in value["items"])
+        and all(
+            isinstance(item, list) and len(item) == len(Entry._fields) for item in value["items"]
+        )
     )

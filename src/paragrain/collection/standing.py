@@ -1,22 +1,37 @@
 """What a collection holds already, compared with what an import wants, and brought down to that."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paragrain.collection.kept import keep
 from paragrain.collection.linking import IMAGES, LINKED, let_go, linked
-from paragrain.collection.reading import read_shard
-from paragrain.collection.record import digest
-from paragrain.collection.shards import finished_shards, shard_path, write_shard
+from paragrain.collection.reading import inside, read_shard
+from paragrain.collection.record import Record, digest
+from paragrain.collection.shards import (
+    MANIFESTS,
+    Row,
+    entries,
+    finished_shards,
+    manifest_path,
+    shard_path,
+    write_shard,
+)
 from paragrain.collection.wanted import Wanted
-from paragrain.errors import UsageError
+from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
+from paragrain.images import content_hash
+
+if TYPE_CHECKING:
+    from paragrain.collection.writing import Item
+
+Read = Callable[[], Iterable["Item"]]
 
 
 @dataclass
@@ -35,16 +50,27 @@ class There:
     gone: int = 0
     shares: bool = False
 
+    def lose(self, number: int, row: int) -> None:
+        """Note that one record of a shard does not stay."""
+        stays = self.stale.setdefault(number, np.ones(self.splits[number].total(), bool))
+        stays[row] = False
 
-def compare(folder: Path, wanted: Wanted) -> There:
-    """Find what of a collection stays, and mark it as no longer missing."""
+
+def compare(folder: Path, wanted: Wanted, *, anew: bool = False) -> There:
+    """Find what of a collection stays, and mark it as no longer missing.
+
+    Args:
+        folder: of the collection.
+        wanted: what the source has.
+        anew: nothing stays, so that each record is made again.
+    """
     there = There()
     for number, manifest in finished_shards(folder):
         there.splits[number] = split_counts(manifest)
-        places = wanted.places(id for id, _, _ in manifest["items"])
-        stays = wanted.same_stamps(places, (stamp for _, stamp, _ in manifest["items"]))
-        stays &= wanted.missing[places] if len(wanted) else False  # an earlier shard may have it
-        wanted.missing[places[stays]] = False
+        places = wanted.places(entry.id for entry in entries(manifest))
+        stays = wanted.same_stamps(places, (entry.stamp for entry in entries(manifest)))
+        stays &= wanted.missing[places] if len(wanted) and not anew else False
+        wanted.missing[places[stays]] = False  # so that no later shard has it too
         there.gone += int(np.sum(places < 0))
         there.shares |= bool(np.any(places >= 0))
         if not stays.all():
@@ -52,9 +78,47 @@ def compare(folder: Path, wanted: Wanted) -> There:
     return there
 
 
+def verify(folder: Path, wanted: Wanted, there: There, read: Read) -> int:
+    """Hash what would stay, and have what holds other bytes than it did made again.
+
+    Returns:
+        How many images have changed under their name, size and time.
+    """
+    known: dict[int, tuple[int, int, str | None]] = {}  # place: shard, row, content
+    for number, manifest in finished_shards(folder):
+        places = wanted.places(entry.id for entry in entries(manifest)).tolist()
+        stays = there.stale.get(number, np.ones(len(places), bool))
+        for row, (place, entry) in enumerate(zip(places, entries(manifest), strict=True)):
+            if stays[row]:
+                known[place] = number, row, entry.content
+    changed = 0
+    for place, item in enumerate(read()):
+        if place not in known or not wanted.first[place]:
+            continue
+        number, row, content = known[place]
+        if _content(item, folder) != content:
+            there.lose(number, row)
+            wanted.missing[place] = True
+            changed += 1
+    return changed
+
+
+def _content(item: "Item", folder: Path) -> str | None:
+    """The content hash of an item's image as it is now; None if it cannot be had."""
+    try:
+        if item.file is not None:
+            return content_hash(item.file.read_bytes())
+        image = item.make().image
+        if image.bytes is not None:
+            return content_hash(image.bytes)
+        return None if image.path is None else content_hash(inside(folder, image.path).read_bytes())
+    except (ParagrainError, OSError):
+        return None
+
+
 def split_counts(manifest: Mapping[str, Any]) -> Counter[str]:
     """Records of each split in a shard."""
-    return Counter(split for _, _, split in manifest["items"])
+    return Counter(entry.split for entry in entries(manifest))
 
 
 def refuse_other_files(folder: Path) -> None:
@@ -69,21 +133,34 @@ def refuse_other_files(folder: Path) -> None:
         )
 
 
-def refuse_another_data_set(folder: Path, there: There) -> None:
+def refuse_another_data_set(
+    folder: Path, there: There, read: Read, *, name: str, source: str
+) -> None:
     """Refuse a collection that this import would destroy, or would be mixed up with."""
+    info = known_info(folder)
+    interrupted = info.get("complete") is False
+    going_on = interrupted and (info.get("name"), info.get("source")) == (name, source)
     finished = {shard_path(folder, number) for number in there.splits}
     others = [p for p in (folder / "records").glob("*.parquet") if p not in finished]
     foreign = [path for path in others if _has_rows(path)]
-    if foreign and not _was_interrupted(folder):
+    if foreign and not interrupted:
         raise UsageError(
             f"{folder} holds records that no import of this program made ({foreign[0].name}): "
             "choose another folder, or delete that one first"
         )
-    if any(there.splits.values()) and not there.shares:
+    another = any(there.splits.values()) and not there.shares and not going_on
+    if another and not _same_pictures(folder, read):
         raise UsageError(
-            f"{folder} holds a collection that shares no id with this import, which would empty "
-            "it: choose another folder, or delete that one first"
+            f"{folder} holds a collection that shares no id and no picture with this import, "
+            "which would empty it: choose another folder, or delete that one first"
         )
+
+
+def _same_pictures(folder: Path, read: Read) -> bool:
+    """Whether an import brings a picture that is there already, under whatever name."""
+    contents = {e.content for _, manifest in finished_shards(folder) for e in entries(manifest)}
+    contents.discard(None)
+    return any(_content(item, folder) in contents for item in read())
 
 
 def _has_rows(path: Path) -> bool:
@@ -94,50 +171,113 @@ def _has_rows(path: Path) -> bool:
         return False
 
 
-def _was_interrupted(folder: Path) -> bool:
-    """Whether the last import into `folder` was killed, and may have left unfinished shards."""
+def known_info(folder: Path) -> dict[str, Any]:
+    """What `collection.json` says, nothing where there is none or it cannot be read."""
     try:
         info = read_json(folder / "collection.json")
     except (OSError, ValueError):
-        return False
-    return isinstance(info, dict) and info.get("complete") is False
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def remembered(
+    before: Mapping[str, Any] | None, now: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """How to repeat all imports into a collection at once.
+
+    Of an import of the same kind as the one before, arguments that are not given now stay, and
+    tables of texts add up, the newest last.
+
+    >>> before = {"kind": "folder", "arguments": {"folder": "/a", "texts": ["/a.csv"], "val": 0.1}}
+    >>> now = {"kind": "folder", "arguments": {"folder": "/a", "texts": ["/b.csv"], "val": None}}
+    >>> remembered(before, now)["arguments"]
+    {'folder': '/a', 'texts': ['/a.csv', '/b.csv'], 'val': 0.1}
+    """
+    if now is None or before is None or before.get("kind") != now.get("kind"):
+        return now or before
+    old, new = dict(before["arguments"]), dict(now["arguments"])
+    given = {name: value for name, value in new.items() if value is not None}
+    texts = [path for path in old.get("texts") or [] if path not in (new.get("texts") or [])]
+    if texts or new.get("texts"):
+        given["texts"] = texts + (new.get("texts") or [])
+    return {**now, "arguments": {**old, **given}}
 
 
 def clear_away_remains(folder: Path, shards: Iterable[int]) -> None:
-    """Delete what a killed run left: temporary files, and shards without a fitting manifest."""
-    records = folder / "records"
-    records.mkdir(exist_ok=True)
+    """Delete what a killed run left: temporary files, and shards without a fitting manifest.
+
+    Such a shard may have been finished once, and annotated: what is written in it is kept.
+    """
+    (folder / "records").mkdir(exist_ok=True)
+    (folder / MANIFESTS).mkdir(exist_ok=True)
     finished = {shard_path(folder, number) for number in shards}
-    unfinished = [p for p in records.glob("part-*") if p.with_suffix(".parquet") not in finished]
+    unfinished = [p for p in (folder / "records").glob("part-*.parquet") if p not in finished]
+    keep(folder, _salvaged(unfinished))
+    manifests = {manifest_path(path) for path in finished}
+    idle = [p for p in (folder / MANIFESTS).glob("part-*.json") if p not in manifests]
     ours = (
         "records/.part-*.tmp",
+        f"{MANIFESTS}/.part-*.tmp",
         ".collection.json.*.tmp",
         ".skipped.jsonl.*.tmp",
+        ".kept_texts.jsonl.*.tmp",
         f"{IMAGES}/.*.tmp",
     )
     temporary = [path for pattern in ours for path in folder.glob(pattern)]
-    for path in unfinished + temporary:
+    for path in unfinished + idle + temporary:
         path.unlink()
 
 
-def drop_stale(folder: Path, there: There) -> None:
-    """Take out of the shards what is gone or has changed."""
+def _salvaged(files: Iterable[Path]) -> Iterator[tuple[Record, None]]:
+    """The records of Parquet files that are about to go, as far as they can be read."""
+    for file in files:
+        try:
+            yield from ((record, None) for record in read_shard(file, images=False))
+        except (OSError, pa.ArrowException):
+            continue
+
+
+def drop_stale(folder: Path, there: There) -> Counter[str]:
+    """Take out of the shards what is gone or has changed, and keep what is written about it.
+
+    Returns:
+        Text fields, and of how many of these records they hold something.
+    """
     if not there.stale:
-        return
+        return Counter()
+    counts = keep(folder, _leaving(folder, there))
     dropped: set[str] = set()
     for number, manifest in finished_shards(folder):
         if (stays := there.stale.get(number)) is None:
             continue
         path = shard_path(folder, number)
-        if any(stamp.endswith(LINKED) for _, stamp, _ in manifest["items"]):
+        if any(entry.stamp.endswith(LINKED) for entry in entries(manifest)):
             dropped |= linked(path)
         if stays.any():
-            entries = zip(manifest["items"], stays.tolist(), strict=True)
-            stamps = {id: stamp for (id, stamp, _), stay in entries if stay}
-            rows = [(r, stamps[r.id], digest(r)) for r in read_shard(path) if r.id in stamps]
+            staying = {e.id: e for e, stay in zip(entries(manifest), stays, strict=True) if stay}
+            rows = [
+                Row(r, staying[r.id].stamp, digest(r), staying[r.id].pixels)
+                for r in read_shard(path)
+                if r.id in staying
+            ]
             there.splits[number] = split_counts(write_shard(folder, number, rows, before=manifest))
         else:
-            path.with_suffix(".json").unlink()
+            manifest_path(path).unlink()
             path.unlink()
             del there.splits[number]
     let_go(folder, dropped, (shard_path(folder, number) for number in there.splits))
+    return counts
+
+
+def _leaving(folder: Path, there: There) -> Iterator[tuple[Record, str | None]]:
+    """The records that do not stay, without images, each with its `pixels_hash`."""
+    for number, manifest in finished_shards(folder):
+        stays = there.stale.get(number)
+        if stays is None:
+            continue
+        pixels = {
+            e.id: e.pixels for e, stay in zip(entries(manifest), stays, strict=True) if not stay
+        }
+        for record in read_shard(shard_path(folder, number), images=False):
+            if record.id in pixels:
+                yield record, pixels[record.id]

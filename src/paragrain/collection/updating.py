@@ -14,8 +14,10 @@ from paragrain.collection.reading import reading, rows_as_taken
 from paragrain.collection.record import LIST_FIELDS, SCHEMA, TEXT_FIELDS, combined, digest
 from paragrain.collection.shards import (
     FINGERPRINT,
+    Entry,
     announce,
     footer_fingerprint,
+    manifest_path,
     parquet_writer,
     read_manifest,
     write_manifest,
@@ -23,7 +25,7 @@ from paragrain.collection.shards import (
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import replacing
 
-UPDATABLE = (*TEXT_FIELDS, "paragraph_score", "annotation")
+UPDATABLE = (*TEXT_FIELDS, "paragraph_score", "annotation", "group", "url", "graph", "split")
 """The fields of a record that can be given new values in place."""
 
 _Changes = dict[int, dict[str, Any]]  # row of the file: the new values, by field
@@ -72,7 +74,10 @@ def update_records(folder: Path, file: Path, changes: Mapping[str, Mapping[str, 
     manifest = None if before is None else read_manifest(file, before)
     rows, total = _plan(file, changes)
     after = None if before is None else total
-    finished = {**manifest, "fingerprint": after} if manifest and rows else manifest
+    finished = manifest
+    if manifest and rows:
+        items = _with_splits(manifest["items"], changes)
+        finished = {**manifest, "fingerprint": after, "items": items}
     if rows:
         with replacing(file) as temporary:
             _rewrite(file, temporary, rows, after)
@@ -81,6 +86,12 @@ def update_records(folder: Path, file: Path, changes: Mapping[str, Mapping[str, 
     if finished:  # where nothing changes, a killed run may have left it undone
         write_manifest(file, finished)
     return len(rows)
+
+
+def _with_splits(items: list[list[Any]], changes: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+    """A manifest's items with the new splits of some of them."""
+    entries = [Entry(*item) for item in items]
+    return [list(e._replace(split=changes.get(e.id, {}).get("split", e.split))) for e in entries]
 
 
 def _check(id: str, field: str, value: Any) -> None:
@@ -93,6 +104,8 @@ def _check(id: str, field: str, value: Any) -> None:
         fits = isinstance(value, list) and all(isinstance(text, str) for text in value)
     elif field == "paragraph_score":
         fits = value is None or (type(value) is int and 0 <= value <= 10)
+    elif field == "split":
+        fits = isinstance(value, str) and bool(value)
     else:
         fits = value is None or isinstance(value, str)
     if not fits:
@@ -108,10 +121,11 @@ def _check(id: str, field: str, value: Any) -> None:
 
 def _clear_away_remains(file: Path) -> None:
     """Delete the temporary files of a killed run."""
-    ours = (f".{file.name}.", f".{file.stem}.json.")
-    for path in list(file.parent.iterdir()):
-        if path.name.startswith(ours) and path.suffix == ".tmp":
-            path.unlink()
+    for target in (file, manifest_path(file)):
+        if target.parent.is_dir():
+            for path in list(target.parent.iterdir()):
+                if path.name.startswith(f".{target.name}.") and path.suffix == ".tmp":
+                    path.unlink()
 
 
 def _plan(file: Path, changes: Mapping[str, Mapping[str, Any]]) -> tuple[_Changes, str]:

@@ -7,31 +7,38 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from paragrain.collection.linking import LINKED, Links, Store
+from paragrain.collection.kept import KEPT, REPLACED, KeptTexts
+from paragrain.collection.linking import LINKED, Links
 from paragrain.collection.locking import writing_alone
+from paragrain.collection.options import WriteOptions
 from paragrain.collection.reading import inside
 from paragrain.collection.record import ImageRef, Record, digest
-from paragrain.collection.shards import MEBIBYTE, Row, write_shard
+from paragrain.collection.settling import settle_splits, settle_texts
+from paragrain.collection.shards import MEBIBYTE, Row, finished_shards, write_shard
 from paragrain.collection.skipped import Pair, Skipped
+from paragrain.collection.splitting import Shares, key_of
 from paragrain.collection.standing import (
-    There,
     clear_away_remains,
     compare,
     drop_stale,
+    known_info,
     refuse_another_data_set,
     refuse_other_files,
+    remembered,
     split_counts,
+    verify,
 )
 from paragrain.collection.wanted import Wanted
 from paragrain.errors import ParagrainError
 from paragrain.files import write_json
-from paragrain.images import BadImage, content_hash, decode
+from paragrain.images import BadImage, content_hash, decode, pixels_hash
 from paragrain.progress import progress_bar
 from paragrain.runtime import cores
+from paragrain.words import counted
 
 FORMAT = 1
 """Version of the layout on disk, kept in `collection.json`."""
@@ -53,6 +60,7 @@ class Item:
             `BadImage`, `BadRecord` or `OSError`: the item is then skipped and named.
         trusted: the image needs no check, since it was made a moment ago.
         file: holds the image and nothing else, so that it can be linked; none if there is none.
+        says_split: its split comes from the source or the user, and is not the default.
     """
 
     id: str
@@ -60,6 +68,7 @@ class Item:
     make: Callable[[], Record]
     trusted: bool = False
     file: Path | None = None
+    says_split: bool = True
 
 
 @dataclass
@@ -76,6 +85,11 @@ class ImportReport:
         skipped_total: how much that is.
         splits: number of records of each split.
         notes: what else the user should know; nothing went wrong there.
+        carried: text fields that this import says nothing about and that were kept for a record
+            which was made anew, and for how many records.
+        replaced: text fields in whose place this import has others, and in how many records.
+        dropped: text fields that went since that was asked for, and of how many records.
+        waiting: pictures that are gone and whose texts are kept.
     """
 
     folder: Path
@@ -86,6 +100,10 @@ class ImportReport:
     skipped_total: int = 0
     splits: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    carried: dict[str, int] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    waiting: int = 0
 
 
 def write_collection(
@@ -94,22 +112,24 @@ def write_collection(
     *,
     name: str,
     source: str,
-    licence: str | None = None,
     created_by: str | None = None,
     problems: Iterable[Pair] = (),
     notes: Iterable[str] = (),
-    store: Store = "bytes",
     shard_rows: int = 1000,
     shard_bytes: int = 128 * MEBIBYTE,
-    max_pixels: int | None = None,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Make the collection in `folder` hold exactly `items`, doing only what is missing.
 
     Records whose id and stamp are there already stay untouched; changed and new ones are
-    appended in the order of `items`; those that `items` lacks go. A shard is finished when its
-    manifest stands beside it, so a run that was killed continues where it was, and ends in the
+    appended in the order of `items`; those that `items` lacks go. A shard is finished when it has
+    its manifest, so a run that was killed continues where it was, and ends in the
     collection that an undisturbed run would have made.
+
+    What is written about a picture stays with it. A record that is made anew, be it since its
+    texts have changed or since its file has another name, takes over each field that its source
+    says nothing about; where the source has other texts, the old ones are written to
+    `replaced_texts.jsonl`. Texts of pictures that are gone wait in `kept_texts.jsonl`.
 
     Args:
         folder: made if absent; if it exists, it must be empty or a collection of this data set.
@@ -118,27 +138,30 @@ def write_collection(
             first. Of two items with one id the later is skipped and named.
         name: what the data set is called.
         source: the kind of source, such as "folder".
-        licence: of the data, as far as known.
         created_by: the program; by default this package and its version.
         problems: (id, reason) of what the source itself could not take in; they join `skipped`.
             Looked at after the first reading of `items`, which may have filled it.
         notes: remarks of the source for the report; looked at when `problems` is.
-        store: "paths" makes the images files of the folder, `images/...`: hard links to those of
-            `Item.file`, or copies if these cannot be linked. Whoever writes into a linked file
-            changes both; deleting one leaves the other whole.
         shard_rows: most records in one Parquet file.
         shard_bytes: image bytes after which a Parquet file ends.
-        max_pixels: see `images.decode`, which checks every image that is not trusted.
-        show: whether to show a progress bar.
+        **options: see `WriteOptions`. Images kept as "paths" are hard links to those of
+            `Item.file`, or copies if these cannot be linked. Whoever writes into a linked file
+            changes both; deleting one leaves the other whole.
 
     Raises:
-        UsageError: `folder` holds something else, or a collection that shares no id with `items`.
+        UsageError: `folder` holds something else, or a collection that shares neither an id nor a
+            picture with `items`; or the shares of the splits are none.
         ParagrainError: nothing can be imported, or `items` differ when they are read again.
     """
     folder = Path(folder)
     if isinstance(items, Iterator):
         items = list(items)
     again = items if callable(items) else partial(iter, items)
+    refuse_other_files(folder)
+    before = known_info(folder)
+    store = options.get("store") or before.get("store") or "bytes"
+    shares = _shares(options, before)
+    show = options.get("show", True)
     read = again if store == "bytes" else partial(_to_link, again)
     with progress_bar(f"looking through {name}", None, unit="items", show=show) as advance:
         wanted = Wanted(_identities(read(), advance))
@@ -146,23 +169,43 @@ def write_collection(
     skipped.extend(problems)
     report = ImportReport(folder, notes=list(notes))
     info = {
+        **before,
         "format": FORMAT,
         "name": name,
         "source": source,
-        "licence": licence,
+        "licence": options.get("licence") or before.get("licence"),
         "created_by": created_by or f"paragrain {version('paragrain')}",
+        "store": store,
+        "shares": {"val": shares.val, "test": shares.test},
+        "import": remembered(before.get("import"), options.get("remember")),
     }
-    refuse_other_files(folder)
     with writing_alone(folder):
-        there = compare(folder, wanted)
-        refuse_another_data_set(folder, there)
-        write_json(folder / "collection.json", {**info, "complete": False})
+        drop = options.get("drop_texts", False)
+        there = compare(folder, wanted, anew=drop)
+        refuse_another_data_set(folder, there, read, name=name, source=source)
+        if options.get("verify") and (changed := verify(folder, wanted, there, read)):
+            report.notes.append(
+                f"other bytes under the old name, size and time: {counted(changed, 'image')}"
+            )
+        begun = {**info, "shares": before.get("shares"), "complete": False}  # not yet divided
+        write_json(folder / "collection.json", begun)
         clear_away_remains(folder, there.splits)
-        drop_stale(folder, there)
         report.removed = there.gone
         report.kept = int(np.sum(wanted.first & ~wanted.missing))
+        drop_stale(folder, there)
+        kept = KeptTexts(folder)
         links = None if store == "bytes" else Links(folder)
-        make = partial(_make, links=links, folder=folder, max_pixels=max_pixels)
+        fresh: set[str] = set()
+        make = partial(
+            _make,
+            links=links,
+            folder=folder,
+            max_pixels=options.get("max_pixels"),
+            kept=kept,
+            drop=drop,
+            shares=shares,
+            fresh=fresh,
+        )
         number = max(there.splits, default=-1) + 1
         total = int(np.sum(wanted.missing))
         with progress_bar(f"importing {name}", total, unit="records", show=show) as advance:
@@ -171,25 +214,47 @@ def write_collection(
                 there.splits[number] = split_counts(write_shard(folder, number, rows))
                 number += 1
         skipped.extend(failed)
-        _finish(folder, info, report, there, skipped, links)
+        texts = settle_texts(folder, kept, drop=drop)
+        report.carried, report.replaced = dict(texts.carried), dict(texts.replaced)
+        report.dropped, report.waiting = dict(texts.dropped), texts.waiting
+        if shares:
+            anew = before.get("shares") != info["shares"]
+            settle_splits(folder, shares, fresh, _unsaid(read) if anew else None)
+        _finish(folder, info, report, skipped, links)
     return report
+
+
+def _shares(options: WriteOptions, before: Mapping[str, Any]) -> Shares:
+    """How much goes into "val" and "test": as asked for now, else as it was."""
+    old = before.get("shares") or {}
+    val, test = options.get("val"), options.get("test")
+    return Shares(
+        old.get("val", 0.0) if val is None else val, old.get("test", 0.0) if test is None else test
+    )
+
+
+def _unsaid(read: Callable[[], Iterable[Item]]) -> Iterator[str]:
+    """The ids of items whose split nobody says."""
+    return (item.id for item in read() if not item.says_split)
 
 
 def _finish(
     folder: Path,
     info: Mapping[str, Any],
     report: ImportReport,
-    there: "There",
     skipped: Skipped,
     links: Links | None,
 ) -> None:
     """Say what came of the import, in the report and on disk."""
     report.skipped, report.skipped_total = skipped.first, len(skipped)
-    for _, splits in sorted(there.splits.items()):
-        for split, count in splits.items():
+    for _, manifest in finished_shards(folder):
+        for split, count in split_counts(manifest).items():
             report.splits[split] = report.splits.get(split, 0) + count
     if links and links.copied:
-        report.notes.append(f"{links.copied:,} images could not be linked, and were copied")
+        report.notes.append(
+            f"copied, since it could not be linked: {counted(links.copied, 'image')}"
+        )
+    report.notes += texts_notes(report)
     names = folder / "skipped.jsonl"
     skipped.write(names)
     if skipped and not report.splits:
@@ -200,6 +265,31 @@ def _finish(
         )
     result = {"splits": report.splits, "skipped": len(skipped), "notes": report.notes}
     write_json(folder / "collection.json", {**info, "complete": True, **result})
+
+
+def texts_notes(report: ImportReport) -> list[str]:
+    """What became of the texts that were there before, one sentence for each kind of fate."""
+    notes = []
+    if report.carried:
+        notes.append(f"kept, though this import does not bring them: {_listed(report.carried)}")
+    if report.replaced:
+        notes.append(
+            f"replaced by those of this import: {_listed(report.replaced)} "
+            f"(the old ones are in {report.folder / REPLACED})"
+        )
+    if report.dropped:
+        notes.append(f"dropped, as asked for: {_listed(report.dropped)}")
+    if report.waiting:
+        notes.append(
+            f"texts of {counted(report.waiting, 'image')} not here any more, or changed, wait in "
+            f"{report.folder / KEPT} for the same bytes to come back; --drop-texts drops them"
+        )
+    return notes
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """`captions` of 12 images and the like."""
+    return ", ".join(f"{name} of {counted(count, 'image')}" for name, count in counts.items())
 
 
 # --- Making and writing records ---------------------------------------------------------------
@@ -241,7 +331,15 @@ def _missing(read: Callable[[], Iterable[Item]], wanted: Wanted, unfit: Skipped)
 
 
 def _make(
-    item: Item, *, links: Links | None, folder: Path, max_pixels: int | None
+    item: Item,
+    *,
+    links: Links | None,
+    folder: Path,
+    max_pixels: int | None,
+    kept: KeptTexts,
+    drop: bool,
+    shares: Shares,
+    fresh: set[str],
 ) -> tuple[Item, Row | str]:
     """The record of an item, checked; or the reason why there is none."""
     try:
@@ -251,14 +349,20 @@ def _make(
         data = record.image.bytes
         if data is None and record.image.path is not None:
             data = inside(folder, record.image.path).read_bytes()
+        pixels = None
         if data is not None:
             record.content = content_hash(data)
             if not item.trusted:
-                decode(data, max_pixels=max_pixels)
+                pixels = pixels_hash(decode(data, max_pixels=max_pixels))
             if links is not None and item.file is not None and record.image.path is not None:
                 path = links.put(item.id, item.file, record.image.path, data)
                 record.image = ImageRef(path=path)
-        return item, (record, item.stamp, digest(record))
+        says = item.says_split
+        record, known = kept.take(record, pixels, says_split=says, split_alone=drop)
+        if shares and not says and not known:
+            record.split = shares.split_of(key_of(record.group, record.content, record.id))
+            fresh.add(record.id)
+        return item, Row(record, item.stamp, digest(record), pixels)
     except UnicodeEncodeError:
         return item, "its text holds an unpaired surrogate, which is not valid Unicode"
     except BadImage as error:
@@ -303,7 +407,7 @@ def _shards(
             failed.append((item.id, row))
             continue
         rows.append(row)
-        size += len(row[0].image.bytes or b"")
+        size += len(row.record.image.bytes or b"")
         report.written += 1
         if len(rows) >= shard_rows or size >= shard_bytes:
             yield rows

@@ -1,6 +1,6 @@
 """Open an encoder by name: one that ships here, a local folder or file, or a Hub name."""
 
-import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +9,21 @@ import torch
 
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.finding import checkpoint_folder, choose_device, snapshot
-from paragrain.encoders.longclip import load_longclip, stretch
-from paragrain.encoders.pair import MODEL_TYPE, PairEncoder
-from paragrain.encoders.sentence import SentenceEncoder
-from paragrain.encoders.vision import (
+from paragrain.encoders.kinds import (
+    PAIR,
     TWO_TOWERS,
+    encoder_class,
+    open_folder,
+    plugin_class,
+    read_config,
+    registered_encoders,
+)
+from paragrain.encoders.longclip import load_longclip, stretch
+from paragrain.encoders.pair import PairEncoder
+from paragrain.encoders.saving import set_aside
+from paragrain.encoders.sentence import SentenceEncoder
+from paragrain.encoders.trained_on import read_trained_on, together
+from paragrain.encoders.vision import (
     EncoderVision,
     GivenVectors,
     VisionModel,
@@ -22,11 +32,9 @@ from paragrain.encoders.vision import (
 from paragrain.encoders.weights import SAFETENSORS
 from paragrain.errors import ParagrainError, UsageError
 
-ENCODERS: dict[str, type[ImageTextEncoder]] = {**TWO_TOWERS, MODEL_TYPE: PairEncoder}
-"""The encoder class for each `model_type` of a checkpoint's config.json."""
-
 _GIVEN = re.compile(r"vectors:(?P<name>[\w.-]+):(?P<dim>\d+)")
 _STRETCHED = re.compile(r"(?P<name>.+)@(?P<positions>\d+)")
+_REGISTERED = re.compile(r"(?P<encoder>[\w.-]+):(?P<name>.+)")
 
 SHIPPED = ("blip0",)
 """Models inside the package."""
@@ -36,7 +44,8 @@ MODELS = Path(__file__).parents[1] / "models"
 
 
 def load_encoder(
-    name_or_path: str | Path, device: str | torch.device | None = None
+    name_or_path: str | os.PathLike[str] | ImageTextEncoder,
+    device: str | torch.device | None = None,
 ) -> ImageTextEncoder:
     """Open an image-text encoder in float32, ready to encode, its weights frozen.
 
@@ -54,41 +63,84 @@ def load_encoder(
             `"facebook/dinov2-base+sentence-transformers/all-MiniLM-L6-v2"`: VISION is a Hugging
             Face vision model, anything above (its image side), or `vectors:NAME:WIDTH` for
             vectors that `paragrain embed --vectors` stored; TEXT is a Hugging Face text encoder.
+            `"ENCODER:NAME"` opens NAME by an encoder that was registered (`register_encoder`, or
+            a package that brings it); what such an encoder saved needs no prefix.
+            Also the folder of a training run, whose checkpoint is opened; an encoder is given back
+            as it is.
         device: such as `"cpu"` or `"cuda:1"`; by default a CUDA card if there is one.
 
     Raises:
         ParagrainError: it cannot be found, is of an architecture that is not supported, or
             its weights are incomplete; the sentence lists what is missing or left over.
-        UsageError: the device does not exist here, or it cannot be stretched.
+        UsageError: the device does not exist here, it cannot be stretched, or is no model at all.
     """
+    if isinstance(name_or_path, ImageTextEncoder):
+        return name_or_path
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise UsageError(
+            f"a model is an encoder, its name or its folder, not {type(name_or_path).__name__}: "
+            "name one such as blip0"
+        )
     where = choose_device(device)
-    encoder = _open(str(name_or_path))
+    encoder = _open(_of_run(os.fspath(name_or_path)))
     encoder.requires_grad_(False)
     return encoder.to(where).eval()
+
+
+def _of_run(name: str) -> str:
+    """The checkpoint of a training run, if the name is that of its folder."""
+    folder = Path(name).expanduser()
+    if not (folder / "run.yaml").is_file() or (folder / "config.json").is_file():
+        return name
+    if not any(
+        place.is_dir() for place in (folder / "checkpoint", set_aside(folder / "checkpoint"))
+    ):
+        raise ParagrainError(
+            f"the run {name} has no checkpoint yet: train it on, or name another model"
+        )
+    return str(Path(name) / "checkpoint")
 
 
 def _open(name: str) -> ImageTextEncoder:
     path = Path(name).expanduser()
     if "+" in name and not path.exists():
         vision, text = pair_names(name)
-        side = SentenceEncoder.from_folder(_resolve(text, _fetch_all), text)
-        return PairEncoder(_vision(vision), side, name)
+        folder = _resolve(text, _fetch_all)
+        side = _vision(vision)
+        pair = PairEncoder(side, SentenceEncoder.from_folder(folder, text), name)
+        known = [read_trained_on(folder)]
+        if isinstance(side, EncoderVision) and side.encoder.trained_on is not None:
+            known.append(side.encoder.trained_on.of_vision())
+        pair.trained_on = together(known)
+        return pair
     asked = _STRETCHED.fullmatch(name)
     if asked and not path.exists():
         return stretch(_open(asked["name"]), int(asked["positions"]))
     if path.suffix == ".pt" and path.is_file():
         return load_longclip(path, name)
+    by = _REGISTERED.fullmatch(name)
+    if by and not path.exists():
+        plugin = registered_encoders().get(by["encoder"])
+        if plugin is None:
+            raise UsageError(
+                f"there is no folder {name}, and no encoder {by['encoder']} is registered here: "
+                "install the package that brings it, or name a folder or a Hub name"
+            )
+        return open_folder(plugin_class(plugin), _resolve(by["name"]), name)
     folder = _resolve(name)
-    kind = _model_type(folder, name)
-    if kind == MODEL_TYPE and not path.is_dir():
-        folder = _fetch_all(name)
-    if kind not in ENCODERS:
+    config = read_config(folder, name)
+    kind = encoder_class(config, name)
+    if config["model_type"] == PAIR:
+        there = path.is_dir() or (folder / "text").is_dir()
+        kind, folder = kind or PairEncoder, folder if there else _fetch_all(name)
+    if kind is None:
         raise ParagrainError(
-            f"{name} is a model of type {kind!r}, which is not supported: "
-            f"use one of type {', '.join(ENCODERS)}, saved as BlipForImageTextRetrieval, "
-            "CLIPModel or SiglipModel, or pair it with a text encoder as VISION+TEXT"
+            f"{name} is a model of type {config['model_type']!r}, which is not supported: "
+            f"use one of type {', '.join((*TWO_TOWERS, PAIR))}, saved as "
+            "BlipForImageTextRetrieval, CLIPModel or SiglipModel, pair it with a text encoder as "
+            "VISION+TEXT, or register an encoder for it"
         )
-    return ENCODERS[kind].from_folder(folder, name)
+    return open_folder(kind, folder, name)
 
 
 def pair_names(name: str) -> tuple[str, str]:
@@ -116,6 +168,9 @@ def lasting_name(name: str) -> str:
     """A name that finds the encoder from any directory."""
     if "+" in name and not _is_there(name):
         return "+".join(lasting_name(part) for part in pair_names(name))
+    by = _REGISTERED.fullmatch(name)
+    if by and not _is_there(name):
+        return f"{by['encoder']}:{lasting_name(by['name'])}"
     path, at, positions = name.partition("@")  # a stretched CLIP is FOLDER@248
     is_local = path not in SHIPPED and Path(path).exists()
     return f"{Path(path).resolve()}{at}{positions}" if is_local else name
@@ -134,8 +189,11 @@ def _vision(name: str) -> VisionSide:
     path = Path(name).expanduser()
     if not path.is_dir() and (path.is_file() or _STRETCHED.fullmatch(name)):
         return EncoderVision(_open(name))
+    if _REGISTERED.fullmatch(name) and not path.exists():
+        return EncoderVision(_open(name))
     folder = _resolve(name)
-    if _model_type(folder, name) in ENCODERS:
+    config = read_config(folder, name)
+    if config["model_type"] == PAIR or encoder_class(config, name) is not None:
         return EncoderVision(_open(name))
     return VisionModel.from_folder(folder, name)
 
@@ -164,22 +222,3 @@ def _fetch(name: str, *, inner: bool = False) -> Path:
 def _fetch_all(name: str) -> Path:
     """A Hub repository with its inner folders, of which a text encoder or a pair has some."""
     return _fetch(name, inner=True)
-
-
-def _model_type(folder: Path, name: str) -> str:
-    """The `model_type` of config.json."""
-    path = folder / "config.json"
-    if not path.is_file():
-        inner = folder / "checkpoint"
-        hint = f"; did you mean {inner}?" if (inner / "config.json").is_file() else ""
-        raise ParagrainError(
-            f"{name} is not a Hugging Face checkpoint: it has no config.json{hint}"
-        )
-    try:
-        config = json.loads(path.read_bytes())
-        kind = config["model_type"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ParagrainError(
-            f"the config.json of {name} does not tell its model_type: fetch the checkpoint again"
-        ) from error
-    return str(kind)

@@ -203,7 +203,7 @@ def stretch(encoder: ImageTextEncoder, positions: int = 248, keep: int = KEPT) -
         UsageError: it is no CLIP, it has that many positions already, or `keep` leaves fewer
             than two to stretch.
     """
-    if not isinstance(encoder, ClipEncoder):
+    if type(encoder) is not ClipEncoder:  # a subclass may read its texts in another way
         raise UsageError(f"{encoder.name} cannot be stretched: only a CLIP can")
     if positions <= encoder.max_tokens:
         raise UsageError(
@@ -227,7 +227,9 @@ def stretch(encoder: ImageTextEncoder, positions: int = 248, keep: int = KEPT) -
     tokenizer = copy.deepcopy(encoder.tokenizer)
     tokenizer.model_max_length = positions
     name = f"{encoder.name}@{positions}" + ("" if keep == KEPT else f", the first {keep} kept")
-    return ClipEncoder(model, encoder.image_processor, tokenizer, name).train(encoder.training)
+    long = ClipEncoder(model, encoder.image_processor, tokenizer, name)
+    long.trained_on = encoder.trained_on
+    return long.train(encoder.training)
 
 
 def stretched(table: torch.Tensor, positions: int, keep: int = KEPT) -> torch.Tensor:

@@ -3,7 +3,9 @@
 from paragrain.evaluation.benchmark import Benchmark
 from paragrain.evaluation.compare import Comparison, compare
 from paragrain.evaluation.evaluate import (
+    default_budget,
     evaluate,
+    evaluate_models,
     load_benchmark,
     split_of,
     sweep,
@@ -17,10 +19,14 @@ from paragrain.evaluation.results import (
     SavedResult,
     check_out,
     figure_path,
+    frame,
     load_result,
-    save_sweep,
+    models_in,
+    result_entries,
+    save_results,
 )
 from paragrain.evaluation.stored import QueryRanks
+from paragrain.evaluation.told import trained_on_lines
 
 __all__ = [
     "Benchmark",
@@ -31,17 +37,23 @@ __all__ = [
     "SavedResult",
     "check_out",
     "compare",
+    "default_budget",
     "evaluate",
+    "evaluate_models",
     "figure_path",
+    "frame",
     "load_benchmark",
     "load_protocol",
     "load_result",
+    "models_in",
     "protocols",
-    "save_sweep",
+    "result_entries",
+    "save_results",
     "save_sweep_figure",
     "split_of",
     "sweep",
     "sweep_benchmark",
     "sweep_figure",
+    "trained_on_lines",
     "with_parts",
 ]

@@ -1,5 +1,6 @@
 """What is evaluated: the images of a split, their texts, and who belongs to whom."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -20,7 +21,7 @@ RIGHT_FIELDS = ("paragraph", "captions", "description", "generated")
 """The text fields that are meant to be true of their image: all but the negatives."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Benchmark:
     """N images and the M texts of one field that ask for them, and are asked for by them.
 
@@ -36,6 +37,8 @@ class Benchmark:
         texts: M texts, image by image.
         text_image: int64 `[M]`, the row of the image of each text.
         vision_fingerprint: of the vision side that made the vectors.
+        contents: the content hash of each image.
+        splits: the split of each image.
         failed: (id, reason) of images that could not be embedded, which are left out.
         empty_texts: texts of nothing but white space, which are left out.
         cache: where the image vectors are kept, and the ranks of a killed evaluation; None if
@@ -50,6 +53,8 @@ class Benchmark:
     texts: list[str]
     text_image: np.ndarray
     vision_fingerprint: str
+    contents: list[str]
+    splits: list[str]
     failed: list[tuple[str, str]] = field(default_factory=list)
     empty_texts: int = 0
     cache: Path | None = None
@@ -115,9 +120,25 @@ class Benchmark:
             found,
             np.asarray(text_image, dtype=np.int64),
             encoder.vision_fingerprint,
+            embeddings.contents,
+            [record.split for record in records],
             embeddings.failed,
             empty,
             embeddings.cache,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits over the images, whatever their order: ids and contents."""
+        rows = sorted(zip(self.ids, self.contents, strict=True))
+        text = json.dumps(rows, ensure_ascii=True)
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def __repr__(self) -> str:
+        """What it is, in one line."""
+        return (
+            f"<Benchmark of {len(self.ids):,} images, split {self.split or 'all'}, and "
+            f"{len(self.texts):,} texts of {self.text_field}>"
         )
 
     def tokenize(
@@ -154,6 +175,7 @@ class Benchmark:
             vectors,
             self.text_image,
             groups=self.groups,
+            wordings=group_numbers([wording(text) for text in self.texts]),
             resume=self.cache and self.cache / name,
             show=show,
         )
@@ -175,6 +197,15 @@ class Benchmark:
 def default_split(collection: Collection) -> str | None:
     """`test` if the collection has such a split, else None: all of it."""
     return DEFAULT_SPLIT if DEFAULT_SPLIT in collection.splits else None
+
+
+def wording(text: str) -> str:
+    """What two texts have in common that say the same: all but case and white space.
+
+    >>> wording(" A dog\\n runs. ") == wording("a dog runs."), wording("a dog") == wording("a dog.")
+    (True, False)
+    """
+    return " ".join(text.casefold().split())
 
 
 def groups_of(records: Sequence[Record], contents: Sequence[str]) -> np.ndarray:

@@ -12,14 +12,19 @@ over S seeds has the second term divided by S.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from paragrain.errors import UsageError
-from paragrain.evaluation.results import SavedResult
+from paragrain.evaluation.results import Result, SavedResult, check_out, load_result
 from paragrain.evaluation.stored import DIRECTIONS, KS
+from paragrain.evaluation.table import data_frame, write_csv
+from paragrain.evaluation.told import trained_on_lines
+from paragrain.files import write_json
 from paragrain.retrieval.bootstrap import (
     LEVEL,
     RESAMPLES,
@@ -103,12 +108,13 @@ class Row:
     sign_test_images: SignTest | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What `compare` found.
 
     Attributes:
-        first, second: names of the models, and the files of their seeds.
+        first, second: names of the models, the files of their seeds, and what must be known of
+            the images that they were trained on.
         benchmark: what both were measured on.
         rows: one for each direction and K.
         resamples, seed: of the bootstrap.
@@ -123,14 +129,64 @@ class Comparison:
     seed: int
     units: int
 
+    def __repr__(self) -> str:
+        """Both models and their differences in a few lines."""
+        rows = [
+            f"{row.direction.replace('_', ' ')} R@{row.k}: {row.difference:+.2f} "
+            f"[{row.interval[0]:+.2f}, {row.interval[1]:+.2f}]"
+            for row in self.rows
+        ]
+        return "\n".join([f"<{self.second['name']} less {self.first['name']}", *rows]) + ">"
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {**asdict(self), "level": LEVEL}
 
+    def save(self, path: str | Path) -> None:
+        """Write it as a `.json` file with everything, or a `.csv` table with a row for each K.
+
+        Raises:
+            UsageError: the name has another end, or is a folder's.
+            ParagrainError: there is no room.
+        """
+        path = Path(path)
+        check_out(path)
+        if path.suffix == ".csv":
+            write_csv(self._rows(), path)
+        else:
+            write_json(path, self.as_dict())
+
+    def to_frame(self) -> Any:
+        """A pandas table with a row for each direction and K.
+
+        Raises:
+            ParagrainError: pandas is not installed.
+        """
+        return data_frame(self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "direction": row.direction,
+                "k": row.k,
+                "first": row.first.mean,
+                "second": row.second.mean,
+                "difference": row.difference,
+                "low": row.interval[0],
+                "high": row.interval[1],
+                "p": row.p,
+            }
+            for row in self.rows
+        ]
+
+
+Measured = SavedResult | Result | str | PathLike[str]
+"""What `compare` takes for a result: one in memory, or the path of its file."""
+
 
 def compare(
-    first: Sequence[SavedResult],
-    second: Sequence[SavedResult],
+    first: Measured | Sequence[Measured],
+    second: Measured | Sequence[Measured],
     *,
     ks: Sequence[int] = KS,
     resamples: int = RESAMPLES,
@@ -145,19 +201,21 @@ def compare(
     so few tell little. With one seed they hold the queries alone.
 
     Args:
-        first, second: results of one model each, one for each seed of its training.
+        first, second: results of one model each, one for each seed of its training: from
+            `evaluate`, from `load_result`, or paths of result files.
         ks: the K of the recalls.
         resamples, seed: of the bootstrap.
 
     Raises:
         UsageError: a side has no result, or two were not measured on the same queries alike.
     """
-    if not first or not second:
+    sides = [_results(side) for side in (first, second)]
+    everyone = [one for side in sides for one in side]
+    if not all(sides):
         raise UsageError("there is nothing to compare: name a result on both sides")
-    everyone = [*first, *second]
     for other in everyone[1:]:
         _check_pair(everyone[0], other)
-    for side in (first, second):
+    for side in sides:
         _check_seeds(side)
     names = [(direction, k) for direction in DIRECTIONS for k in ks]
     hits = [[one.queries.hits(*name) for name in names] for one in everyone]
@@ -168,21 +226,41 @@ def compare(
     rng = np.random.default_rng([seed, 1])
     rows = []
     for place, (direction, k) in enumerate(names):
-        votes = _votes(hits, place, len(first)) if k == 1 else (None, None)
-        parts = np.split(draws[:, :, place], [len(first)], axis=1)
-        sides = [
-            _side(*pair)
-            for pair in zip(np.split(means[:, place], [len(first)]), parts, strict=True)
+        seeds = len(sides[0])
+        votes = _votes(hits, place, seeds) if k == 1 else (None, None)
+        parts = np.split(draws[:, :, place], [seeds], axis=1)
+        both = [
+            _side(*pair) for pair in zip(np.split(means[:, place], [seeds]), parts, strict=True)
         ]
         after, before = (
-            with_seeds(parts[i].mean(1), sides[i].spread, len(sides[i].recalls), rng)
-            for i in (1, 0)
+            with_seeds(parts[i].mean(1), both[i].spread, len(both[i].recalls), rng) for i in (1, 0)
         )
         change = after - before
-        rows.append(_row(direction, k, sides, change, votes))
-    return Comparison(
-        _who(first), _who(second), _benchmark(first[0]), rows, resamples, seed, len(units)
-    )
+        rows.append(_row(direction, k, both, change, votes))
+    who = [_who(side) for side in sides]
+    return Comparison(who[0], who[1], _benchmark(everyone[0]), rows, resamples, seed, len(units))
+
+
+def _results(side: Measured | Sequence[Measured]) -> list[SavedResult]:
+    """The results of one side, with their queries in the order of the ids."""
+    if isinstance(side, SavedResult | Result | str | PathLike):
+        side = [side]
+    if not isinstance(side, Sequence):
+        raise UsageError(
+            f"a side of a comparison is a result, its file, or a list of these, not "
+            f"{type(side).__name__}"
+        )
+    found = []
+    for number, one in enumerate(side, 1):
+        if isinstance(one, Result):
+            name = f"{one.about['encoder']['name']} (result {number})"
+            one = SavedResult(Path(name), one.as_dict(), one.queries)
+        elif not isinstance(one, SavedResult):
+            if not isinstance(one, str | PathLike):
+                raise UsageError(f"a result is one of `evaluate` or a file, not {one!r}")
+            one = load_result(Path(one))
+        found.append(replace(one, queries=one.queries.by_id()))
+    return found
 
 
 def _row(
@@ -274,6 +352,7 @@ def _benchmark(one: SavedResult) -> dict[str, Any]:
     about = one.about
     return {
         "data fingerprint": about["collection"]["fingerprint"],
+        "images": about["collection"].get("contents"),
         "split": about["collection"]["split"],
         "text field": about["protocol"]["text_field"],
         "token budget": about["protocol"]["token_budget"],
@@ -284,4 +363,9 @@ def _benchmark(one: SavedResult) -> dict[str, Any]:
 
 def _who(side: Sequence[SavedResult]) -> dict[str, Any]:
     names = dict.fromkeys(str(one.about["encoder"]["name"]) for one in side)
-    return {"name": ", ".join(names), "files": [str(one.path) for one in side]}
+    told = dict.fromkeys(line for one in side for line in trained_on_lines(one.about))
+    return {
+        "name": ", ".join(names),
+        "files": [str(one.path) for one in side],
+        "trained_on": list(told),
+    }

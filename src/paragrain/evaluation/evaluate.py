@@ -1,23 +1,26 @@
 """Measure an encoder on a collection: recall, and recall as a function of the token budget."""
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 from paragrain.collection import Collection
 from paragrain.encoders.base import ImageTextEncoder, Tokens
+from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.tokens import check_budget, check_cut, normalise_text
 from paragrain.errors import UsageError
 from paragrain.evaluation.benchmark import Benchmark, default_split
 from paragrain.evaluation.protocols import Protocol, load_protocol
 from paragrain.evaluation.results import Result, describe
+from paragrain.evaluation.seen import with_trained_on
 from paragrain.retrieval import scores_from_ranks
 
-TEXTS, TOKENS, NORMALISE, CUT = "paragraph", 128, "none", "tokens"
+TEXTS, NORMALISE, CUT = "paragraph", "none", "tokens"
 
 
 def evaluate(
-    collection: Collection,
-    encoder: ImageTextEncoder,
+    collection: Collection | str | PathLike[str],
+    encoder: ImageTextEncoder | str | PathLike[str],
     *,
     texts: str | None = None,
     tokens: int | None = None,
@@ -30,12 +33,13 @@ def evaluate(
     """Rank all images and all texts of a split against each other, exactly, in both directions.
 
     Args:
-        collection: its images are embedded once and cached beside it.
-        encoder: from `load_encoder`, or a run's `.encoder`.
+        collection: its images are embedded once and cached beside it; or its folder.
+        encoder: from `load_encoder`, or what that takes: a name, a checkpoint, a run or its folder.
         texts: the field of the texts: paragraph (the default), captions, description or generated.
             Every text asks for its image; an image is answered by the best of its texts.
         tokens: token budget, special tokens included; what is cut is counted in the result. By
-            default the protocol's, or 128, or as many as the encoder can read if these are fewer.
+            default the protocol's, as far as the encoder can read so many, or without a protocol
+            the encoder's own, `.budget`.
         split: by default `test` if there is such a split, else the whole collection; "all" asks
             for the whole collection.
         normalise: "none" (the default) or "blip-original"; see
@@ -64,9 +68,9 @@ def evaluate(
 
 
 def sweep(
-    collection: Collection,
-    encoder: ImageTextEncoder,
-    budgets: Sequence[int] | None,
+    collection: Collection | str | PathLike[str],
+    encoder: ImageTextEncoder | str | PathLike[str],
+    budgets: Sequence[int] | None = None,
     *,
     texts: str | None = None,
     split: str | None = None,
@@ -78,11 +82,12 @@ def sweep(
     """`evaluate` at several token budgets, from one tokenisation; results in the order of budgets.
 
     At a budget that cuts nothing the result is that of the uncut texts, bit for bit. Without
-    budgets it is the protocol's, or 128, or as many as the encoder can read if these are fewer.
+    budgets it is the protocol's, as far as the encoder can read so many, or the encoder's own.
     """
     rules = load_protocol(protocol) if protocol else None
+    collection, encoder = Collection.open(collection), load_encoder(encoder)
     if budgets is None:
-        budgets = [min(rules.tokens if rules else TOKENS, encoder.max_tokens)]
+        budgets = [default_budget(encoder, rules)]
     if not budgets:
         raise UsageError("no token budget is given: name one or more")
     for budget in budgets:  # before the images are embedded, which may take hours
@@ -98,6 +103,47 @@ def sweep(
     return sweep_benchmark(
         benchmark, collection, encoder, budgets, protocol=rules, show=show, **ways
     )
+
+
+def evaluate_models(
+    collection: Collection | str | PathLike[str],
+    models: Sequence[ImageTextEncoder | str | PathLike[str]],
+    budgets: Sequence[int] | None = None,
+    *,
+    device: str | None = None,
+    **what: Any,
+) -> list[Result]:
+    """`sweep` for several models, all of which are opened before anything is computed.
+
+    Args:
+        collection, budgets: as in `sweep`.
+        models: encoders, or what `load_encoder` takes.
+        device: of the models that are opened here.
+        **what: further arguments of `sweep`.
+
+    Returns:
+        the results of the first model in the order of the budgets, then those of the second, ...
+
+    Raises:
+        UsageError: a model is named twice; or as `sweep`.
+    """
+    collection = Collection.open(collection)
+    encoders = [load_encoder(model, device) for model in models]
+    names = [encoder.name for encoder in encoders]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{twice} is named twice: name each model once")
+    for encoder in encoders:
+        for budget in budgets or ():
+            check_budget(budget, encoder.max_tokens, encoder.name)
+    return [
+        result for encoder in encoders for result in sweep(collection, encoder, budgets, **what)
+    ]
+
+
+def default_budget(encoder: ImageTextEncoder, protocol: Protocol | None = None) -> int:
+    """The budget where none is given: the protocol's, as far as it can be read, or the model's."""
+    return min(protocol.tokens, encoder.max_tokens) if protocol else encoder.budget
 
 
 def load_benchmark(
@@ -149,7 +195,8 @@ def sweep_benchmark(
         queries = benchmark.rank(encoder, tokens, show=show)
         scores = scores_from_ranks(queries.ranks)
         said = _said(protocol, benchmark, tokens)
-        results.append(describe(benchmark, collection, encoder, tokens, scores, queries, said))
+        result = describe(benchmark, collection, encoder, tokens, scores, queries, said)
+        results.append(with_trained_on(result, benchmark, collection, encoder))
     return results
 
 

@@ -35,19 +35,32 @@ def with_parts(
         `intervals` as in the whole result, strict and lenient; both are None for a part that asks
         nothing.
     """
-    queries = result.queries
+    ids = result.queries.ids
     found = {
-        reason: np.fromiter((id in ids for id in queries.ids), bool, len(queries.ids))
-        for reason, ids in ((reason, frozenset(ids)) for reason, ids in marks.items())
+        reason: np.fromiter((id in own for id in ids), bool, len(ids))
+        for reason, own in ((reason, frozenset(own)) for reason, own in marks.items())
     }
-    overlapping = np.logical_or.reduce([np.zeros(len(queries.ids), bool), *found.values()])
-    rows = dict(zip(PARTS, (overlapping | True, overlapping, ~overlapping), strict=True))
+    overlapping = np.logical_or.reduce([np.zeros(len(ids), bool), *found.values()])
     audited = {
         "train": dict(source),
         "marked": {reason: int(marked.sum()) for reason, marked in found.items()},
-        "parts": {name: _part(result, queries.part(of)) for name, of in rows.items()},
+        "parts": parts_of(result, overlapping, PARTS),
     }
     return replace(result, about={**result.about, "audited": audited})
+
+
+def parts_of(result: Result, marked: np.ndarray, names: tuple[str, str, str]) -> dict[str, Any]:
+    """Counts, scores and intervals of all queries, of those of marked images, and of the others.
+
+    Args:
+        result: whose ranks are told apart.
+        marked: bool `[N]`, of its images.
+        names: what the three parts are called.
+    """
+    rows = (marked | True, marked, ~marked)
+    return {
+        name: _part(result, result.queries.part(own)) for name, own in zip(names, rows, strict=True)
+    }
 
 
 def _part(result: Result, queries: QueryRanks) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A measurement and everything that says what it is of, as one file with its ranks beside it."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,23 +13,44 @@ from paragrain.encoders.base import ImageTextEncoder, Tokens
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation.benchmark import Benchmark
 from paragrain.evaluation.stored import QueryRanks
+from paragrain.evaluation.table import data_frame, rows_of, write_csv
+from paragrain.evaluation.told import trained_on_lines
 from paragrain.files import read_json, write_json
 from paragrain.retrieval import RetrievalScores
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """Scores of one encoder on one benchmark at one token budget.
 
     Attributes:
         scores: recall and ranks, both directions, strict and lenient.
-        about: what was measured: data, split, encoder, tokenizer, budget, cuts, code version.
+        about: what was measured: data, split, encoder, tokenizer, budget, cuts, code version, and
+            what the encoder had learned from.
         queries: how each query fared.
     """
 
     scores: RetrievalScores
     about: dict[str, Any]
-    queries: QueryRanks = field(compare=False, repr=False)
+    queries: QueryRanks = field(compare=False)
+
+    def __repr__(self) -> str:
+        """Model, data and recalls in a few lines."""
+        about, protocol = self.about, self.about["protocol"]
+        recalls = [
+            f"{name}: " + ", ".join(f"R@{k} {value:.1f}" for k, value in recall.items())
+            for name, recall in (
+                ("image to text", self.image_to_text),
+                ("text to image", self.text_to_image),
+            )
+        ]
+        head = (
+            f"<{about['encoder']['name']} on {about['collection']['name']}, split "
+            f"{about['collection']['split']}: {self.scores.images:,} images, "
+            f"{self.scores.texts:,} texts of {protocol['text_field']}, "
+            f"{protocol['token_budget']} tokens"
+        )
+        return "\n".join([head, *trained_on_lines(about), *recalls]) + ">"
 
     @property
     def image_to_text(self) -> dict[int, float]:
@@ -54,40 +76,67 @@ class Result:
             "ranks": self.queries.fingerprint,
         }
 
-    def save(self, path: Path) -> None:
-        """Write the result file, and the ranks beside it under the same name with `.npz`.
+    def to_frame(self) -> Any:
+        """A pandas table with a row for each direction, judgement and K; see `rows_of`.
 
         Raises:
-            UsageError: the name ends with `.npz`.
+            ParagrainError: pandas is not installed.
         """
-        self.queries.save(ranks_path(path))
-        write_json(path, self.as_dict())
+        return frame([self])
+
+    def save(self, path: str | Path) -> None:
+        """Write the result: a `.json` with the ranks beside it as `.npz`, or a `.csv` table.
+
+        Raises:
+            UsageError: the name has another end, or is a folder's.
+            ParagrainError: there is no room.
+        """
+        save_results([self], path)
 
 
-def save_sweep(results: Sequence[Result], path: Path) -> dict[str, Any]:
-    """Write results at several budgets as one file, and the ranks of each beside it.
+def save_results(results: Sequence[Result], path: str | Path) -> None:
+    """Write results of several models, at several budgets, or a single one, as one file.
 
-    Returns:
-        the content of the file.
-    """
-    for result in results:
-        result.queries.save(ranks_path(path, result.about["protocol"]["token_budget"]))
-    content = {"sweep": [result.as_dict() for result in results]}
-    write_json(path, content)
-    return content
-
-
-def check_out(path: Path, sweep: bool) -> None:
-    """Refuse a name for a result file, of a sweep or not, that what lies beside it needs.
+    A `.json` holds everything, and the ranks of each result lie beside it; a `.csv` is a table of
+    the scores (see `rows_of`).
 
     Raises:
-        UsageError: it is a folder, or ends with .npz, or for a sweep with .svg.
+        UsageError: the name has another end, or is a folder's.
+        ParagrainError: there is no room.
+    """
+    path = Path(path)
+    check_out(path)
+    if path.suffix == ".csv":
+        write_csv(rows_of([result.as_dict() for result in results]), path)
+        return
+    entries = [result.as_dict() for result in results]
+    for result, file in zip(results, ranks_files(path, entries), strict=True):
+        result.queries.save(file)
+    write_json(path, entries[0] if len(entries) == 1 else {"results": entries})
+
+
+def frame(results: Sequence[Result]) -> Any:
+    """Results as one pandas table; see `rows_of`.
+
+    Raises:
+        ParagrainError: pandas is not installed.
+    """
+    return data_frame(rows_of([result.as_dict() for result in results]))
+
+
+def check_out(path: Path) -> None:
+    """Refuse a name for a result file, before anything is computed.
+
+    Raises:
+        UsageError: it is a folder, ends with neither .json nor .csv, or cannot be written.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder: name a file for the result")
-    ranks_path(path)
-    if sweep:
-        figure_path(path)
+    if path.suffix not in (".json", ".csv"):
+        raise UsageError(f"{path} is no name for a result: let it end with .json or .csv")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise UsageError(f"{path} cannot be written: choose another folder for the result")
 
 
 def figure_path(path: Path) -> Path:
@@ -96,30 +145,37 @@ def figure_path(path: Path) -> Path:
     >>> figure_path(Path("runs/sweep.json")).name
     'sweep.svg'
     """
-    if path.suffix == ".svg":
-        raise UsageError(f"{path} is where the plot goes: give the result a name with .json")
     return path.with_suffix(".svg")
 
 
-def ranks_path(path: Path, budget: int | None = None) -> Path:
-    """Where the ranks of a result file lie, or those of a budget of a sweep.
+def ranks_files(path: Path, entries: Sequence[dict[str, Any]]) -> list[Path]:
+    """Where the ranks of each entry of a result file lie.
 
-    >>> ranks_path(Path("runs/results.json")).name, ranks_path(Path("sweep.json"), 40).name
-    ('results.npz', 'sweep-40.npz')
+    >>> def entry(name: str, budget: int) -> dict[str, Any]:
+    ...     return {"encoder": {"name": name}, "protocol": {"token_budget": budget}}
+    >>> [file.name for file in ranks_files(Path("r.json"), [entry("a", 40)])]
+    ['r.npz']
+    >>> [file.name for file in ranks_files(Path("r.json"), [entry("a", 40), entry("a", 60)])]
+    ['r-40.npz', 'r-60.npz']
+    >>> [file.name for file in ranks_files(Path("r.json"), [entry("a", 40), entry("b", 40)])]
+    ['r-1-40.npz', 'r-2-40.npz']
     """
-    if path.suffix == ".npz":
-        raise UsageError(f"{path} is where the ranks go: give the result a name with .json")
-    if budget is not None:
-        path = path.with_name(f"{path.stem}-{budget}{path.suffix}")
-    return path.with_suffix(".npz")
+    if len(entries) == 1:
+        return [path.with_suffix(".npz")]
+    names = list(dict.fromkeys(entry["encoder"]["name"] for entry in entries))
+    files = []
+    for entry in entries:
+        model = f"{names.index(entry['encoder']['name']) + 1}-" if len(names) > 1 else ""
+        files.append(path.with_name(f"{path.stem}-{model}{entry['protocol']['token_budget']}.npz"))
+    return files
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SavedResult:
     """A result that was read from its file.
 
     Attributes:
-        path: the result file.
+        path: the result file; what an error calls it, where there is none.
         about: what it says of itself, as `Result.as_dict` wrote it.
         queries: the ranks from beside it.
     """
@@ -128,40 +184,76 @@ class SavedResult:
     about: dict[str, Any]
     queries: QueryRanks
 
+    def __repr__(self) -> str:
+        """Where it is from."""
+        return f"<result of {self.about['encoder']['name']} from {self.path}>"
 
-def load_result(path: str | Path, tokens: int | None = None) -> SavedResult:
-    """Read a result file and its ranks; of a sweep, the result at the budget `tokens`.
+
+def load_result(
+    path: str | Path, tokens: int | None = None, model: str | None = None
+) -> SavedResult:
+    """Read a result file and its ranks; of several results, that of a budget and a model.
 
     Raises:
-        UsageError: there is no such file, or no such budget in it.
+        UsageError: there is no such file, or no such result in it.
         ParagrainError: it is no result, is damaged, or the ranks beside it belong to another.
     """
     path = Path(path)
+    entries = result_entries(path)
+    files = ranks_files(path, entries)
+    budget, name = "{0[protocol][token_budget]} tokens", "model {0[encoder][name]}"
+    wanted = list(range(len(entries)))
+    for what, asked, told, option in (
+        (name, model, f"model {model}", "--model"),
+        (budget, tokens, f"{tokens} tokens", "--tokens"),
+    ):
+        there = list(dict.fromkeys(what.format(entries[place]) for place in wanted))
+        if asked is None and len(there) > 1:
+            raise UsageError(f"{path} has results of {', '.join(there)}: say which with {option}")
+        if asked is not None and told not in there:
+            raise UsageError(f"{path} has no result of {told}: it has {', '.join(there)}")
+        told = there[0] if asked is None else told
+        wanted = [place for place in wanted if what.format(entries[place]) == told]
+    place = wanted[0]
+    queries = QueryRanks.load(files[place])
+    if queries.fingerprint != entries[place]["ranks"]:
+        raise ParagrainError(
+            f"the ranks {files[place]} are not those of {path}: evaluate again with --out"
+        )
+    return SavedResult(path, entries[place], queries)
+
+
+def models_in(path: str | Path) -> list[str]:
+    """The names of the models of a result file, in their order.
+
+    Raises:
+        UsageError, ParagrainError: see `load_result`.
+    """
+    return list(
+        dict.fromkeys(str(entry["encoder"]["name"]) for entry in result_entries(Path(path)))
+    )
+
+
+def result_entries(path: Path) -> list[dict[str, Any]]:
+    """What a result file says of each of its results, without their ranks.
+
+    Raises:
+        UsageError, ParagrainError: see `load_result`.
+    """
     try:
         content = read_json(path)
-        sweep = content.get("sweep", [content])
-        budgets = [entry["protocol"]["token_budget"] for entry in sweep]
-        ranks = [entry["ranks"] for entry in sweep]
+        entries: list[dict[str, Any]] = content.get("results", [content])
+        for entry in entries:
+            entry["protocol"]["token_budget"], entry["encoder"]["name"], entry["ranks"]
+        entries[0]
     except FileNotFoundError:
         raise UsageError(f"there is no result file {path}: check the path") from None
     except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
         raise ParagrainError(
-            f"{path} is not a result file with ranks: write one with `paragrain evaluate --out`"
+            f"{path} is not a result file with ranks: write one with `paragrain evaluate --out` "
+            "and a name that ends with .json"
         ) from error
-    if tokens is None and len(sweep) > 1:
-        raise UsageError(
-            f"{path} has results at {', '.join(map(str, budgets))} tokens: say which with --tokens"
-        )
-    if tokens is not None and tokens not in budgets:
-        raise UsageError(
-            f"{path} has no result at {tokens} tokens: it has {', '.join(map(str, budgets))}"
-        )
-    place = 0 if tokens is None else budgets.index(tokens)
-    file = ranks_path(path, budgets[place] if "sweep" in content else None)
-    queries = QueryRanks.load(file)
-    if queries.fingerprint != ranks[place]:
-        raise ParagrainError(f"the ranks {file} are not those of {path}: evaluate again with --out")
-    return SavedResult(path, sweep[place], queries)
+    return entries
 
 
 def describe(
@@ -179,6 +271,7 @@ def describe(
             "name": collection.name,
             "fingerprint": collection.fingerprint,
             "split": benchmark.split or "all",
+            "contents": benchmark.fingerprint,
         },
         "encoder": {
             "name": encoder.name,

@@ -6,7 +6,8 @@ The file is a plain compressed `.npz` without pickled objects:
     groups       int32 [N], equal for images that show the same thing
     text_image   int32 [M], the row of the image of each text
     strict_image_to_text, strict_text_to_image    int32 [3, Q]: greater, tied, own
-    lenient_...  likewise; absent where no image shares its group, since they are the strict ones
+    lenient_...  likewise; absent where nothing is shared, since they are the strict ones
+    shared_texts int32 [1], texts that say the same as one of another group
 
 An image with texts is an image-to-text query, in the order of ids; each text is a text-to-image
 query, in the order of the collection.
@@ -38,7 +39,7 @@ _DAMAGED = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QueryRanks:
     """The ranks of all queries of a benchmark, and who asked.
 
@@ -60,10 +61,53 @@ class QueryRanks:
         ranks: DirectionRanks = getattr(pair, direction)
         return ranks
 
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"<QueryRanks of {len(self.ids):,} images and {len(self.text_image):,} texts>"
+
     def units(self, direction: str) -> np.ndarray:
-        """int64 [Q]: the group of the image of each query."""
+        """int64 [Q]: the unit of resampling of each query: the group of its image.
+
+        Units are numbered by the first of their ids in the order of the alphabet, so that a draw
+        of the bootstrap is the same in whatever order the collection has its records.
+        """
         rows = self.ranks.image_queries if direction == "image_to_text" else self.text_image
-        return self.groups[rows]
+        return self._unit_of_image[rows]
+
+    @cached_property
+    def _unit_of_image(self) -> np.ndarray:
+        """int64 [N]: the number of the unit of each image."""
+        order = np.asarray(sorted(range(len(self.ids)), key=self.ids.__getitem__), dtype=np.int64)
+        _, first, inverse = np.unique(self.groups[order], return_index=True, return_inverse=True)
+        units = np.empty(len(order), dtype=np.int64)
+        units[order] = np.argsort(np.argsort(first))[inverse]
+        return units
+
+    def by_id(self) -> "QueryRanks":
+        """The same queries with images in the order of their ids; texts follow their images.
+
+        Groups are numbered as units are, so that two results whose collections have the same
+        records in another order become comparable row by row.
+        """
+        order = np.asarray(sorted(range(len(self.ids)), key=self.ids.__getitem__), dtype=np.int64)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        texts = np.argsort(place[self.text_image], kind="stable")
+        queries = np.argsort(place[self.ranks.image_queries], kind="stable")
+
+        def pair(whole: RanksPair) -> RanksPair:
+            sides = ((whole.image_to_text, queries), (whole.text_to_image, texts))
+            return RanksPair(*(_taken(side, rows) for side, rows in sides))
+
+        ranks = replace(
+            self.ranks,
+            strict=pair(self.ranks.strict),
+            lenient=pair(self.ranks.lenient),
+            image_queries=place[self.ranks.image_queries][queries],
+        )
+        ids = [self.ids[row] for row in order]
+        text_image = place[self.text_image][texts]
+        return QueryRanks(ids, self._unit_of_image[order], text_image, ranks)
 
     def hits(
         self, direction: str, k: int, judgement: str = "strict"
@@ -81,12 +125,7 @@ class QueryRanks:
 
         def pair(whole: RanksPair) -> RanksPair:
             sides = ((whole.image_to_text, images), (whole.text_to_image, texts))
-            return RanksPair(
-                *(
-                    DirectionRanks(side.greater[own], side.tied[own], side.own[own], side.gallery)
-                    for side, own in sides
-                )
-            )
+            return RanksPair(*(_taken(side, rows) for side, rows in sides))
 
         ranks = replace(
             self.ranks,
@@ -105,7 +144,7 @@ class QueryRanks:
             for result files, `{"strict": {"image_to_text": {"R@1": [39.1, 43.0], ...}, ...},
             "lenient": ..., "level": 0.95, "resamples": 2000, "seed": 0, "units": 5000}`.
         """
-        judgements = JUDGEMENTS if self.ranks.grouped_images else JUDGEMENTS[:1]
+        judgements = self._judgements()
         names = [(j, d, k) for j in judgements for d in DIRECTIONS for k in ks]
         units = Units.of([self.hits(d, k, j) for j, d, k in names])
         bounds = 100 * interval(resample(units, resamples=resamples, seed=seed))
@@ -152,14 +191,21 @@ class QueryRanks:
                 f"the ranks {path} cannot be read ({error}): evaluate again with --out"
             ) from error
 
+    def _judgements(self) -> tuple[str, ...]:
+        """The ways of judging that differ."""
+        return (
+            JUDGEMENTS if self.ranks.grouped_images or self.ranks.shared_texts else JUDGEMENTS[:1]
+        )
+
     def _arrays(self) -> dict[str, np.ndarray]:
         text = json.dumps(self.ids, ensure_ascii=True).encode()
         arrays: dict[str, np.ndarray] = {
             "ids": np.frombuffer(text, np.uint8),
             "groups": self.groups.astype(np.int32),
             "text_image": self.text_image.astype(np.int32),
+            "shared_texts": np.array([self.ranks.shared_texts], np.int32),
         }
-        for judgement in JUDGEMENTS if self.ranks.grouped_images else JUDGEMENTS[:1]:
+        for judgement in self._judgements():
             for direction in DIRECTIONS:
                 ranks = self.direction(direction, judgement)
                 counts = np.stack([ranks.greater, ranks.tied, ranks.own]).astype(np.int32)
@@ -188,5 +234,12 @@ class QueryRanks:
 
         strict = pair("strict")
         grouped = int((np.bincount(groups)[groups] > 1).sum())
-        lenient = pair("lenient") if grouped else strict
-        return cls(ids, groups, text_image, Ranks(strict, lenient, queries, len(ids), grouped))
+        (shared,) = arrays["shared_texts"].tolist()
+        lenient = pair("lenient") if grouped or shared else strict
+        ranks = Ranks(strict, lenient, queries, len(ids), grouped, shared)
+        return cls(ids, groups, text_image, ranks)
+
+
+def _taken(ranks: DirectionRanks, rows: np.ndarray) -> DirectionRanks:
+    """Some queries of a direction; the gallery stays."""
+    return DirectionRanks(ranks.greater[rows], ranks.tied[rows], ranks.own[rows], ranks.gallery)

@@ -45,7 +45,10 @@ class Units:
         _, rows = np.unique(np.concatenate([unit for _, unit in columns]), return_inverse=True)
         size = int(rows.max()) + 1
         parts = np.split(rows, np.cumsum([len(unit) for _, unit in columns])[:-1])
-        pairs = [(hits, part) for (hits, _), part in zip(columns, parts, strict=True)]
+        pairs = []
+        for (hits, _), part in zip(columns, parts, strict=True):
+            order = np.lexsort((hits, part))  # a sum's last digit depends on the order of its terms
+            pairs.append((hits[order], part[order]))
         return cls(
             np.stack([np.bincount(part, hits, size) for hits, part in pairs], 1),
             np.stack([np.bincount(part, minlength=size) for _, part in pairs], 1).astype(float),

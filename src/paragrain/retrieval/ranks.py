@@ -9,7 +9,9 @@ A query's rank is told by three numbers, of which every recall and rank follows:
 Image to text, an image is answered by the best of its own texts. Text to image, a text is answered
 by its own image. Judged strictly, nothing else is right. Judged leniently, any text of any image of
 the same group is right for an image, any image of the group for a text, and no member of the group
-counts against another. Images without texts ask nothing, yet stay in the gallery.
+counts against another; and so is a text that says the same as one of these, wherever it stands,
+with the images of the group where it does. Images without texts ask nothing, yet stay in the
+gallery.
 """
 
 from collections.abc import Sequence
@@ -82,11 +84,12 @@ class Ranks:
     """Ranks of a set of images and texts, in the order in which the caller gave them.
 
     Attributes:
-        strict, lenient: the same queries judged both ways; equal where nothing is grouped.
+        strict, lenient: the same queries judged both ways; equal where nothing is shared.
         image_queries: [Q] int64, the rows of the images that have texts, rising; the image-to-text
             query number q is the image in row `image_queries[q]`. Each text is a query, in order.
         images: number of images, with and without texts.
         grouped_images: number of images that share their group with another image.
+        shared_texts: number of texts that say the same as one of another group.
     """
 
     strict: RanksPair
@@ -94,6 +97,7 @@ class Ranks:
     image_queries: np.ndarray
     images: int
     grouped_images: int
+    shared_texts: int = 0
 
 
 def exact_ranks(
@@ -102,6 +106,7 @@ def exact_ranks(
     text_image: Any,
     *,
     groups: Any = None,
+    wordings: Any = None,
     tile: tuple[int, int] | None = None,
     leading: int | None = None,
     resume: Path | None = None,
@@ -116,6 +121,9 @@ def exact_ranks(
         text_image: [M] integers; the row of the image that each text belongs to.
         groups: [N] integers, equal for images that show the same; None if each stands for itself.
             `group_numbers` makes them from names.
+        wordings: [M] integers, equal for texts that say the same; None if each says its own.
+            `group_numbers` makes them from the texts. Under one wording any of its images is
+            right for any of its texts, and nothing else of theirs is.
         tile: images and texts scored at once; None for the device's own choice. It bounds the
             memory and changes no result.
         leading: on the CPU, the number of leading dimensions that first rule out pairs which
@@ -145,20 +153,31 @@ def exact_ranks(
     >>> ranks = exact_ranks(images, texts, [0, 0, 1], groups=[7, 7])
     >>> ranks.strict.text_to_image.greater, ranks.lenient.text_to_image.greater
     (array([0, 1, 0]), array([0, 0, 0]))
+
+    If the middle text and the last are in the same words, it may find either image.
+
+    >>> ranks = exact_ranks(images, texts, [0, 0, 1], wordings=[3, 8, 8])
+    >>> ranks.lenient.text_to_image.greater, ranks.shared_texts
+    (array([0, 0, 0]), 2)
     """
     images, texts = same_place(images, texts)
     text_image = _text_image(text_image, len(texts), len(images))
-    layout = Layout.of(text_image, _groups(groups, len(images)))
+    layout = Layout.of(
+        text_image,
+        _numbers(groups, len(images), "groups", "images"),
+        _numbers(wordings, len(texts), "wordings", "texts"),
+    )
     images, texts = take(images, layout.image_order), take(texts, layout.text_order)
     with full_precision():
         answers = [strict_answers(layout, images, texts, TIE)]
-        if layout.grouped_images:
+        if layout.asked_images:
             answers.append(lenient_answers(layout, images, texts, TIE))
         judgements = [answer.judgement for answer in answers]
         saved = None
         if resume is not None and not isinstance(images, torch.Tensor):
-            places = (layout.image_order, layout.text_order, judgements[-1].first)
-            saved = Saved(resume, [images, texts, *places, judgements[-1].last])
+            last = judgements[-1]
+            places = (layout.image_order, layout.text_order, last.first, last.last)
+            saved = Saved(resume, [images, texts, *places, last.image_best, last.text_best])
         with progress_bar("ranking", len(images), unit="images", show=show) as advance:
             count_tiles(
                 *(images, texts, judgements),
@@ -171,23 +190,24 @@ def exact_ranks(
             saved.remove()
 
     queries = np.flatnonzero(np.bincount(text_image, minlength=len(images)))
-    # Where the lenient judgement did not ask, nobody is grouped and the strict counts are its own.
+    # Where the lenient judgement did not ask, nothing is shared and the strict counts are its own.
     image_counts, text_counts = _counts(answers[0])
     strict = _in_callers_order(layout, image_counts, text_counts, queries)
-    if layout.grouped_images:
+    if layout.asked_images:
         lenient_image_counts, lenient_text_counts = _counts(answers[1])
-        image_counts[:, : layout.grouped_images] = lenient_image_counts[:, : layout.grouped_images]
-        text_counts[:, : layout.grouped_texts] = lenient_text_counts[:, : layout.grouped_texts]
+        image_counts[:, : layout.asked_images] = lenient_image_counts[:, : layout.asked_images]
+        text_counts[:, : layout.asked_texts] = lenient_text_counts[:, : layout.asked_texts]
     lenient = _in_callers_order(layout, image_counts, text_counts, queries)
-    return Ranks(strict, lenient, queries, len(images), layout.grouped_images)
+    return Ranks(strict, lenient, queries, len(images), layout.grouped_images, layout.shared_texts)
 
 
 def group_numbers(names: Sequence[str | None]) -> np.ndarray:
-    """Turn group names into the integers that `exact_ranks` takes; None is a group of its own.
+    """Turn names into the integers that `exact_ranks` takes; None is a group of its own.
 
     Only what the caller names is a group. Images that merely carry an equal text are not joined by
     it: "a photo" under a thousand images would make any of them right for any text of the others.
-    Equal texts tie, so even the strict judgement gives each its fair share.
+    That is what `wordings` are for. Equal texts tie, so even the strict judgement gives each its
+    fair share.
 
     >>> group_numbers(["beach", None, "beach", None])
     array([0, 1, 0, 2])
@@ -200,9 +220,12 @@ def group_numbers(names: Sequence[str | None]) -> np.ndarray:
 def _counts(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
     """`greater`, `tied` and `own`, [3, N] and [3, M], in the layout's order."""
     counts = answers.judgement
+    image_tied = counts.image_reach - counts.image_over - answers.image_besides
+    text_tied = counts.text_reach - counts.text_over - answers.text_besides
+    # A right score a hair from the edge of the tie may be taken for in here and for out there.
     return (
-        np.stack([counts.image_over, counts.image_reach - counts.image_over, answers.image_own]),
-        np.stack([counts.text_over, counts.text_reach - counts.text_over, answers.text_own]),
+        np.stack([counts.image_over, np.maximum(image_tied, 0), answers.image_own]),
+        np.stack([counts.text_over, np.maximum(text_tied, 0), answers.text_own]),
     )
 
 
@@ -240,13 +263,14 @@ def _text_image(text_image: Any, texts: int, images: int) -> np.ndarray:
     return rows.astype(np.int64)
 
 
-def _groups(groups: Any, images: int) -> np.ndarray:
-    if groups is None:
-        return np.arange(images)
-    numbers = np.asarray(groups)
-    if numbers.shape != (images,) or not np.issubdtype(numbers.dtype, np.integer):
+def _numbers(given: Any, size: int, name: str, what: str) -> np.ndarray:
+    """Integers that join what is equal: as they were given, or each of its own."""
+    if given is None:
+        return np.arange(size)
+    numbers = np.asarray(given)
+    if numbers.shape != (size,) or not np.issubdtype(numbers.dtype, np.integer):
         raise UsageError(
-            f"groups must hold one whole number for each of the {images} images, not "
+            f"{name} must hold one whole number for each of the {size} {what}, not "
             f"{numbers.dtype} of shape {numbers.shape}; group_numbers makes them from names."
         )
     return numbers

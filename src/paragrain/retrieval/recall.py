@@ -1,5 +1,6 @@
 """Recall@K and median rank from exact ranks, in percent, both directions, strict and lenient."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,8 @@ def recall_at(ranks: DirectionRanks, k: int) -> float:
     >>> recall_at(exact_ranks(collapsed, collapsed, [0, 1, 2, 3]).strict.text_to_image, 1)
     25.0
     """
-    return 100 * float(hit_probability(ranks, k).mean())
+    # Summed exactly, so that the order of the queries changes no digit.
+    return 100 * math.fsum(hit_probability(ranks, k)) / len(ranks)
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,12 @@ class RetrievalScores:
     """Scores of a set of images and texts, and what they were computed over.
 
     Attributes:
-        strict, lenient: the same queries judged both ways; equal where nothing is grouped.
+        strict, lenient: the same queries judged both ways; equal where nothing is shared.
         images: images in the gallery, with and without texts.
         images_with_texts: image-to-text queries.
         texts: texts in the gallery, each of them a text-to-image query.
         grouped_images: images that share their group with another image.
+        shared_texts: texts that say the same as one of another group.
     """
 
     strict: ScoresPair
@@ -130,6 +133,7 @@ class RetrievalScores:
     images_with_texts: int
     texts: int
     grouped_images: int
+    shared_texts: int
 
     def as_dict(self) -> dict[str, Any]:
         """Nested, for result files: strict and lenient scores, and the counts."""
@@ -141,6 +145,7 @@ class RetrievalScores:
                 "images_with_texts": self.images_with_texts,
                 "texts": self.texts,
                 "grouped_images": self.grouped_images,
+                "shared_texts": self.shared_texts,
             },
         }
 
@@ -154,6 +159,7 @@ def scores_from_ranks(ranks: Ranks, ks: Sequence[int] = (1, 5, 10)) -> Retrieval
         images_with_texts=len(ranks.image_queries),
         texts=len(ranks.strict.text_to_image),
         grouped_images=ranks.grouped_images,
+        shared_texts=ranks.shared_texts,
     )
 
 
@@ -162,6 +168,7 @@ def retrieval_scores(
     texts: Any,
     text_image: Any,
     groups: Any = None,
+    wordings: Any = None,
     ks: Sequence[int] = (1, 5, 10),
     *,
     show: bool = False,
@@ -179,4 +186,5 @@ def retrieval_scores(
     >>> scores.as_dict()["strict"]["text_to_image"]["median_rank"]
     1.0
     """
-    return scores_from_ranks(exact_ranks(images, texts, text_image, groups=groups, show=show), ks)
+    ranks = exact_ranks(images, texts, text_image, groups=groups, wordings=wordings, show=show)
+    return scores_from_ranks(ranks, ks)

@@ -1,13 +1,24 @@
 """Exact search: the images of a collection whose vectors are nearest to a text's."""
 
+import csv
+import io
+import json
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+from PIL import Image
 
 from paragrain.collection import Collection
-from paragrain.embeddings import embed, none_embedded
-from paragrain.encoders.base import ImageTextEncoder, encode_tokens
-from paragrain.errors import UsageError
+from paragrain.collection.reading import inside
+from paragrain.embeddings import Embeddings, embed, none_embedded
+from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
+from paragrain.encoders.loading import load_encoder
+from paragrain.errors import ParagrainError, UsageError
+from paragrain.files import write_text
+from paragrain.images import BadImage, content_hash, decode
 from paragrain.retrieval import top_k
 
 
@@ -24,9 +35,43 @@ class Hit:
     id: str
     path: str | None
     score: float
+    _collection: Collection = field(repr=False, compare=False)
+    _content: str | None = field(repr=False, compare=False)
+
+    @property
+    def image(self) -> Image.Image:
+        """The picture, upright RGB, read and decoded when it is asked for.
+
+        Raises:
+            BadImage: it cannot be read any more.
+        """
+        [record] = self._collection.get(self.id).values()
+        return decode(self._collection.image_bytes(record))
+
+    @property
+    def file(self) -> Path | None:
+        """The absolute path of a file that holds just this image; None if none is known.
+
+        It lies in the collection's folder, or where the image was imported from, if what is there
+        is still the same.
+        """
+        if self.path is None:
+            return None
+        own = self._collection.folder
+        arguments = (self._collection.info.get("import") or {}).get("arguments") or {}
+        for root in (own, arguments.get("folder"), arguments.get("images")):
+            if isinstance(root, str | Path):
+                try:
+                    file = inside(Path(root), self.path)
+                    content = content_hash(file.read_bytes())
+                except (BadImage, OSError):
+                    continue
+                if content == self._content or (self._content is None and root == own):
+                    return file
+        return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult(Sequence[Hit]):
     """Hits, best first, and what became of the query.
 
@@ -54,51 +99,164 @@ class SearchResult(Sequence[Hit]):
         """A hit, or several."""
         return self.hits[index]
 
+    def __repr__(self) -> str:
+        """The query and the first few hits."""
+        query = self.query if len(self.query) <= 40 else self.query[:37] + "..."
+        first = ", ".join(f"{hit.id} {hit.score:.4f}" for hit in self.hits[:3])
+        more = f", and {len(self) - 3:,} more" if len(self) > 3 else ""
+        return f"<SearchResult {query!r}: {first}{more}>"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON can say it."""
+        return {
+            "query": self.query,
+            "hits": [
+                {
+                    "id": hit.id,
+                    "path": hit.path,
+                    "file": str(hit.file) if hit.file else None,
+                    "score": hit.score,
+                }
+                for hit in self.hits
+            ],
+            "tokens": self.tokens,
+            "token_budget": self.budget,
+            "cut": self.cut,
+            "failed": [list(item) for item in self.failed],
+        }
+
+    def to_frame(self) -> Any:
+        """A pandas table with one row a hit: rank, id, path, file, score.
+
+        Raises:
+            ParagrainError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ParagrainError("a table needs pandas: pip install pandas") from None
+        return pandas.DataFrame(self._rows(), columns=list(_COLUMNS))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as .json (all of it) or .csv (one row a hit), whole or not at all.
+
+        Raises:
+            UsageError: the name ends in something else.
+        """
+        target = Path(path)
+        if target.suffix == ".json":
+            write_text(target, json.dumps(self.as_dict(), indent=2) + "\n")
+        elif target.suffix == ".csv":
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *self._rows()])
+            write_text(target, text.getvalue())
+        else:
+            raise UsageError(f"hits are written as .json or .csv, not as {target.name}")
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return [
+            (rank, hit.id, hit.path, str(hit.file) if hit.file else None, hit.score)
+            for rank, hit in enumerate(self.hits, 1)
+        ]
+
+
+_COLUMNS = ("rank", "id", "path", "file", "score")
+
+
+@overload
+def search(
+    collection: str | os.PathLike[str] | Collection,
+    encoder: str | os.PathLike[str] | ImageTextEncoder,
+    query: str,
+    *,
+    k: int = ...,
+    tokens: int | None = ...,
+    split: str | None = ...,
+    show: bool = ...,
+) -> SearchResult: ...
+
+
+@overload
+def search(
+    collection: str | os.PathLike[str] | Collection,
+    encoder: str | os.PathLike[str] | ImageTextEncoder,
+    query: list[str] | tuple[str, ...],
+    *,
+    k: int = ...,
+    tokens: int | None = ...,
+    split: str | None = ...,
+    show: bool = ...,
+) -> list[SearchResult]: ...
+
 
 def search(
-    collection: Collection,
-    encoder: ImageTextEncoder,
-    query: str,
+    collection: str | os.PathLike[str] | Collection,
+    encoder: str | os.PathLike[str] | ImageTextEncoder,
+    query: str | list[str] | tuple[str, ...],
     *,
     k: int = 5,
     tokens: int | None = None,
     split: str | None = None,
     show: bool = True,
-) -> SearchResult:
-    """Find the `k` images that a text describes best, comparing with every image.
+) -> SearchResult | list[SearchResult]:
+    """The `k` images that a text describes best, by cosine, compared with every image.
+
+    Image vectors come from the collection's cache, and are added to it where they are missing.
 
     Args:
-        collection: its images are embedded once and cached; a rerun embeds only new ones.
-        encoder: from `load_encoder`, or a run's `.encoder`.
-        query: any length; what is beyond the budget is not read, and told in `.cut`.
+        collection: what to search, or its folder.
+        encoder: embeds the images and the query; or its name, as for `load_encoder`.
+        query: any text; what does not fit the budget is told in `.cut`. Of several texts there is
+            a result each.
         k: number of hits; the first five of fifteen are the five.
-        tokens: budget; by default all that the encoder can read.
+        tokens: budget; by default the encoder's own, `.budget`.
         split: search one split only.
         show: whether to show progress.
 
     Raises:
         UsageError: an empty query, k below 1, an unknown split, or too large a budget.
     """
-    if not query.strip():
-        raise UsageError("the query is empty: describe what you are looking for")
+    queries = list(query) if isinstance(query, list | tuple) else [query]
+    if not queries:
+        raise UsageError("there is no query: describe what you are looking for")
+    for text in queries:
+        if not isinstance(text, str):
+            raise UsageError(f"a query is a text, not {type(text).__name__}")
+        if not text.strip():
+            raise UsageError("the query is empty: describe what you are looking for")
     if k < 1:
         raise UsageError(f"k is the number of images to find, at least 1, not {k}")
-    tokenized = encoder.tokenize([query], encoder.max_tokens if tokens is None else tokens)
+    collection, encoder = Collection.open(collection), load_encoder(encoder)
+    tokenized = encoder.tokenize(queries, encoder.budget if tokens is None else tokens)
     embeddings = embed(collection, encoder, split=split, show=show)
     if not embeddings.ids:
         raise none_embedded(collection, split, embeddings.failed)
+    results = _ask(collection, encoder, queries, tokenized, embeddings, k)
+    return results[0] if isinstance(query, str) else results
+
+
+def _ask(
+    collection: Collection,
+    encoder: ImageTextEncoder,
+    queries: list[str],
+    tokenized: Tokens,
+    embeddings: Embeddings,
+    k: int,
+) -> list[SearchResult]:
     indices, scores = top_k(encode_tokens(encoder, tokenized), embeddings.vectors, k)
-    ids = [embeddings.ids[index] for index in indices[0]]
-    records = collection.get(ids, images=False)
-    hits = [
-        Hit(id, records[id].image.path, float(score))
-        for id, score in zip(ids, scores[0], strict=True)
+    found = [[embeddings.ids[index] for index in row] for row in indices]
+    records = collection.get((id for ids in found for id in ids), images=False)
+    return [
+        SearchResult(
+            [
+                Hit(id, records[id].image.path, float(score), collection, records[id].content)
+                for id, score in zip(ids, row, strict=True)
+            ],
+            query,
+            encoder.unread(query, int(tokenized.kept[number])),
+            int(tokenized.lengths[number]),
+            tokenized.budget,
+            embeddings.failed,
+        )
+        for number, (query, ids, row) in enumerate(zip(queries, found, scores, strict=True))
     ]
-    return SearchResult(
-        hits,
-        query,
-        encoder.unread(query, int(tokenized.kept[0])),
-        int(tokenized.lengths[0]),
-        tokenized.budget,
-        embeddings.failed,
-    )

@@ -1,30 +1,29 @@
 """COCO: a folder of images and a JSON file that lists them with their captions."""
 
-import os
-from pathlib import Path, PurePosixPath
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Unpack
 
-from paragrain.collection import ImportReport, Store, write_collection
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.collection import ImportReport, WriteOptions
+from paragrain.errors import UsageError
 from paragrain.files import read_json
-from paragrain.sources.photo import check_split, merged, photo_item
-from paragrain.sources.texts import Values, read_texts, shown, text_problem
+from paragrain.sources.cells import text_problem
+from paragrain.sources.listing import Listing, record_id
+from paragrain.sources.names import shown
+from paragrain.sources.photo import said
+from paragrain.sources.registry import importer
 
-Problems = list[tuple[str, str]]
 
-
+@importer("coco")
 def import_coco(
     images: Path,
     captions: Path,
     out: Path,
     *,
-    texts: Path | None = None,
-    split: str = "train",
+    texts: Path | Sequence[Path] | None = None,
+    split: str | None = None,
     name: str = "coco",
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring a data set in COCO's layout into a collection.
 
@@ -32,59 +31,31 @@ def import_coco(
     `annotations` with `image_id` and `caption`. Ids are kept as strings ("397133"), captions to
     the last character and in the order of the file. An image without captions stays. Images
     whose file is missing, annotations of images that are not listed, and empty captions are
-    named among the skipped.
+    named among the skipped. An annotation's `image_id` may be written in another way (`7`, `7.0`,
+    `"0007"`) if only one id is that number.
 
     Args:
         images: the folder that `file_name` starts from.
         captions: the JSON file.
         out: the collection's folder.
-        texts: a table of further texts; see `read_texts` and `TextTable.join`.
+        texts: tables of further texts; see `Texts`, `read_texts` and `TextTable.join`.
         split: of all images for which `texts` does not say another.
         name: of the data set.
-        licence: of the data, as far as known.
-        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
-            `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: one of the paths does not hold what it should.
         ParagrainError: none of the images is there.
     """
-    check_split(split)
-    if not images.is_dir():
-        raise UsageError(f"there is no folder {images}: check the path of the images")
-    table = None if texts is None else read_texts(texts)
-    problems: Problems = []
+    listing = Listing(captions, images)
     listed, annotations = _read(captions)
-    files, values = _images(listed, problems)
-    _add_captions(annotations, values, problems)
-    present = _present(images, files, problems)
-    if not listed:
-        raise UsageError(f"{captions} lists no images: check the file")
-    if not present:
-        raise ParagrainError(
-            f"none of the {len(listed):,} images listed in {captions} is in {images}: "
-            "check the folder"
-        )
-    notes = [f"{n:,} images have no captions"] if (n := _bare(present, values)) else []
-    joined = table.join(present, root=images.resolve().name) if table else {}
-    base: Values = {"split": split, "source": name}
-    return write_collection(
-        out,
-        [
-            photo_item(id, images / file, file, merged({**base, **values[id]}, joined.get(id, {})))
-            for id, file in present.items()
-        ],
-        name=name,
-        source="coco",
-        licence=licence,
-        problems=problems + (table.problems if table else []),
-        notes=notes + (table.notes if table else []),
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
-    )
+    for place, entry in enumerate(listed, 1):
+        entry = entry if isinstance(entry, dict) else {}
+        id, where = record_id(entry.get("id")), f"image {place} of the list"
+        listing.add(where, id, [entry.get("file_name")], said(split=split, url=_url(entry)))
+    for place, annotation in enumerate(annotations, 1):
+        _add_caption(listing, place, annotation if isinstance(annotation, dict) else {})
+    return listing.write(out, name=name, source="coco", field="captions", texts=texts, **options)
 
 
 def _read(path: Path) -> tuple[list[Any], list[Any]]:
@@ -103,62 +74,19 @@ def _read(path: Path) -> tuple[list[Any], list[Any]]:
     return listed, annotations
 
 
-def _id(value: Any) -> str | None:
-    """An id as a string, or `None` if it is none."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return None
-    text = str(value)
-    return text if text and shown(text) == text else None
-
-
-def _images(listed: list[Any], problems: Problems) -> tuple[dict[str, str], dict[str, Values]]:
-    """File and further values of every image id; file names that lead elsewhere are problems."""
-    files: dict[str, str] = {}
-    values: dict[str, Values] = {}
-    for number, entry in enumerate(listed, 1):
-        entry = entry if isinstance(entry, dict) else {}
-        id, file = _id(entry.get("id")), entry.get("file_name")
-        if id is None or not isinstance(file, str) or not file:
-            problems.append((f"image {number} of the list", "it has no id or no file_name"))
-        elif id in files:
-            problems.append((id, "this id came before; the later one is left out"))
-        elif shown(file) != file or "\0" in file:
-            problems.append((id, "its file_name is not valid"))
-        elif PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
-            problems.append((id, "its file_name leaves the folder of the images"))
-        else:
-            files[id] = file
-            values[id] = {"url": url} if (url := _url(entry)) else {}
-    return files, values
-
-
 def _url(entry: dict[str, Any]) -> str | None:
     """Where the image was found: its page at Flickr rather than COCO's copy."""
     urls = (entry.get(key) for key in ("flickr_url", "coco_url"))
     return next((url for url in urls if text_problem(url) is None), None)
 
 
-def _add_captions(annotations: list[Any], values: dict[str, Values], problems: Problems) -> None:
-    for number, annotation in enumerate(annotations, 1):
-        annotation = annotation if isinstance(annotation, dict) else {}
-        where = f"annotation {annotation.get('id', f'{number} of the list')}"
-        id, caption = _id(annotation.get("image_id")), annotation.get("caption")
-        if id is None or id not in values:
-            problems.append((shown(where), f"its image {id or '(none)'} is not listed"))
-        elif problem := text_problem(caption):
-            problems.append((shown(where), f"{problem} as a caption of image {id}"))
-        else:
-            values[id].setdefault("captions", []).append(caption)
-
-
-def _present(images: Path, files: dict[str, str], problems: Problems) -> dict[str, str]:
-    is_file = os.path.isfile  # unlike `Path.is_file` it never raises, be the name ever so odd
-    present = {id: file for id, file in files.items() if is_file(images / file)}
-    problems += [
-        (id, f"its file is missing: {file}") for id, file in files.items() if id not in present
-    ]
-    return present
-
-
-def _bare(present: dict[str, str], values: dict[str, Values]) -> int:
-    return sum("captions" not in values[id] for id in present)
+def _add_caption(listing: Listing, place: int, annotation: dict[str, Any]) -> None:
+    where = shown(f"annotation {annotation.get('id', f'{place} of the list')}")
+    caption = annotation.get("caption")
+    id, problem = listing.id_of(annotation.get("image_id"))
+    if id is None:
+        listing.problems.append((where, problem))
+    elif reason := text_problem(caption):
+        listing.problems.append((where, f"{reason} as a caption of image {id}"))
+    else:
+        listing.values[id].setdefault("captions", []).append(caption)

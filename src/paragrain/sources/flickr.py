@@ -4,17 +4,19 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Unpack
 
-from paragrain.collection import ImportReport, Store
+from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.listing import Listing, record_id
-from paragrain.sources.photo import check_split
+from paragrain.sources.photo import said
+from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text
-from paragrain.sources.texts import NAME_COLUMNS, Values
+from paragrain.sources.texts import NAME_COLUMNS
 
 TOKEN = re.compile(r"(?P<name>[^\t]+)#(?P<number>\d{1,9})\t(?P<caption>.*)", re.DOTALL)
 """A line of a `.token` file: name.jpg#2 TAB caption."""
@@ -29,17 +31,15 @@ Row = tuple[str, int, str]
 """Name of the image, number and text of a caption."""
 
 
+@importer("flickr")
 def import_flickr(
     captions: Path,
     images: Path,
     out: Path,
     *,
-    texts: Path | None = None,
-    split: str = "train",
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    texts: Path | Sequence[Path] | None = None,
+    split: str | None = None,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring Flickr8k or Flickr30k, with its captions in any of their files, into a collection.
 
@@ -58,19 +58,14 @@ def import_flickr(
         captions: the file of captions.
         images: the folder with the images; see `Listing` for how one is found.
         out: the collection's folder.
-        texts: a table of further texts; see `read_texts` and `TextTable.join`.
+        texts: tables of further texts; see `Texts`, `read_texts` and `TextTable.join`.
         split: of all images for which `texts` does not say another.
-        licence: of the data, as far as known.
-        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
-            `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: one of the paths does not hold what it should.
         ParagrainError: none of the images is there.
     """
-    check_split(split)
     listing = Listing(captions, images)
     numbered: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name, number, caption in _rows(captions, listing):
@@ -78,18 +73,15 @@ def import_flickr(
     for name, pairs in numbered.items():
         in_order = sorted(pairs, key=lambda pair: pair[0])  # stable: equal numbers as in the file
         good = listing.kept(name, [caption for _, caption in in_order])
-        values: Values = {"split": split, "captions": good} if good else {"split": split}
+        values = said(split=split, captions=good)
         listing.add(name, record_id(PurePosixPath(name).stem), [name], values)
     return listing.write(
         out,
         name="flickr",
         source="flickr",
         field="captions",
-        licence=licence,
         texts=texts,
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        **options,
     )
 
 

@@ -1,25 +1,25 @@
 """Karpathy's splits of COCO, Flickr30k and Flickr8k: one JSON file with splits and captions."""
 
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Unpack
 
-from paragrain.collection import ImportReport, Store
+from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
 from paragrain.files import read_json
+from paragrain.sources.cells import Values
 from paragrain.sources.listing import Listing, record_id
-from paragrain.sources.texts import Values
+from paragrain.sources.registry import importer
 
 
+@importer("karpathy")
 def import_karpathy(
     file: Path,
     images: Path,
     out: Path,
     *,
-    texts: Path | None = None,
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    texts: Path | Sequence[Path] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring `dataset_coco.json`, `dataset_flickr30k.json` or `dataset_flickr8k.json` in.
 
@@ -33,12 +33,8 @@ def import_karpathy(
         file: the JSON file.
         images: the folder with the images, or with `val2014` and `train2014`.
         out: the collection's folder.
-        texts: a table of further texts; see `read_texts` and `TextTable.join`.
-        licence: of the data, as far as known.
-        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
-            `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        texts: tables of further texts; see `Texts`, `read_texts` and `TextTable.join`.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: one of the paths does not hold what it should.
@@ -57,11 +53,8 @@ def import_karpathy(
         name=name,
         source="karpathy",
         field="captions",
-        licence=licence,
         texts=texts,
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        **options,
     )
 
 

@@ -1,24 +1,19 @@
 """Images that a file lists with their texts: found below a folder, joined, written."""
 
-import os
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
-from paragrain.collection import ImportReport, Store, write_collection
+from paragrain.collection import ImportReport, WriteOptions, write_collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.finding import Below, name_problem
+from paragrain.sources.names import folded, is_elsewhere, is_end, number, shown
 from paragrain.sources.photo import merged, photo_item
-from paragrain.sources.texts import (
-    Values,
-    read_texts,
-    shown,
-    text_problem,
-)
+from paragrain.sources.texts import Texts
 
 
 def record_id(value: Any) -> str | None:
@@ -39,9 +34,9 @@ def record_id(value: Any) -> str | None:
 class Listing:
     """Images that a file lists, with what it says about them; they are looked for in the end.
 
-    An image may be listed under several names, the most telling first. The file is the first of
-    them that is a path below the folder; else the only file anywhere below the folder that is
-    called so, or whose name without extension is so if the name has no image's extension.
+    An image may be listed under several names, the most telling first; see `Below` and `Finder`
+    for how its file is found. A file that was found by the end of a name, though the folders in
+    front of it are not there, belongs to nobody if another name fits it too.
 
     Attributes:
         path: the file that lists the images.
@@ -65,7 +60,7 @@ class Listing:
 
     def add(self, where: str, id: str | None, names: Sequence[Any], values: Values) -> None:
         """Take an image in, or say in `problems` why not; `where` stands for a missing id."""
-        if problem := next((p for name in names if (p := _name_problem(name))), None):
+        if problem := next((p for name in names if (p := name_problem(name))), None):
             self.problems.append((id or where, problem))
         elif id is None:
             self.problems.append((where, "it has no id"))
@@ -74,6 +69,28 @@ class Listing:
         else:
             self.names[id] = list(names)
             self.values[id] = values
+
+    def id_of(self, value: Any) -> tuple[str | None, str]:
+        """The id that a value means, however its number is written, or `None` and why not."""
+        id = record_id(value)
+        if id is None:
+            return None, "its image (none) is not listed"
+        if id in self.names:
+            return id, ""
+        same = self._numbers.get(number(id) or "", [])
+        if len(same) == 1:
+            return same[0], ""
+        return (
+            None,
+            f"its image {id} fits {len(same)} ids" if same else f"its image {id} is not listed",
+        )
+
+    @cached_property
+    def _numbers(self) -> dict[str, list[str]]:
+        numbers: dict[str, list[str]] = defaultdict(list)
+        for id in self.names:
+            numbers[number(id) or id].append(id)
+        return numbers
 
     def kept(self, where: str, texts: Iterable[Any]) -> list[str]:
         """The texts that can be kept; the others become problems."""
@@ -92,11 +109,8 @@ class Listing:
         name: str,
         source: str,
         field: str,
-        licence: str | None,
-        texts: Path | None,
-        store: Store,
-        max_pixels: int | None,
-        show: bool,
+        texts: Path | Sequence[Path] | None,
+        **options: Unpack[WriteOptions],
     ) -> ImportReport:
         """Find the images, join further texts, and write the collection.
 
@@ -105,17 +119,14 @@ class Listing:
             name: of the data set.
             source: the kind of source.
             field: the field whose lack is noted.
-            licence: of the data, as far as known.
-            texts: a table of further texts.
-            store: see `write_collection`.
-            max_pixels: see `images.decode`.
-            show: whether to show a progress bar.
+            texts: tables of further texts.
+            options: see `WriteOptions`.
 
         Raises:
             UsageError: no image is listed, or `texts` cannot be used.
             ParagrainError: none of the images is there.
         """
-        table = None if texts is None else read_texts(texts)
+        tables = Texts(texts)
         if not self.names:
             first = "".join(f" ({where}: {reason})" for where, reason in self.problems[:1])
             raise UsageError(f"{self.path} lists no images that can be used{first}: check the file")
@@ -129,7 +140,7 @@ class Listing:
             self.notes.append(f"{absent:,} of the {len(self.names):,} listed images are missing")
         if bare := sum(not self.values[id].get(field) for id in files):
             self.notes.append(f"{bare:,} images have no {field}")
-        joined = table.join(files, root=self.images.resolve().name) if table else {}
+        joined = tables.join(files, root=self.images)
         return write_collection(
             out,
             [
@@ -143,60 +154,38 @@ class Listing:
             ],
             name=name,
             source=source,
-            licence=licence,
-            problems=self.problems + (table.problems if table else []),
-            notes=self.notes + (table.notes if table else []),
-            store=store,
-            max_pixels=max_pixels,
-            show=show,
+            problems=self.problems + tables.problems,
+            notes=self.notes + tables.notes,
+            **options,
         )
 
     def _files(self) -> dict[str, str]:
         """Path below the folder of every image that is there; the others become problems."""
         files: dict[str, str] = {}
+        below = Below(self.images)
         for id, names in self.names.items():
-            found = self._find(names)
+            found = next((found for name in names if (found := below.find(name))), [])
             if len(found) == 1:
                 files[id] = found[0]
             elif found:
                 fits = ", ".join(found[:3])
                 self.problems.append((id, f"{names[0]} fits {len(found)} files: {fits}"))
+            elif is_elsewhere(names[0]):
+                self.problems.append((id, "its file name leaves the folder of the images"))
             else:
                 self.problems.append((id, f"its file is missing: {names[0]}"))
+        self._tell_apart(files)
+        self.notes += below.notes()
         return files
 
-    def _find(self, names: list[str]) -> list[str]:
-        for name in names:
-            if os.path.isfile(self.images / name):  # noqa: PTH113  (`Path.is_file` may raise)
-                return [PurePosixPath(name).as_posix()]
-        for name in names:
-            for key in (name, PurePosixPath(name).name):
-                if found := self._places.get(unicodedata.normalize("NFC", key)):
-                    return found
-        return []
-
-    @cached_property
-    def _places(self) -> dict[str, list[str]]:
-        """Images below the folder by path and by name, with and without extension."""
-        places: dict[str, list[str]] = defaultdict(list)
-        for folder, _, files in os.walk(self.images):
-            for file in files:
-                path = (Path(folder) / file).relative_to(self.images)
-                if path.suffix.lower() in IMAGE_SUFFIXES and shown(file) == file:
-                    spellings = (path, path.with_suffix(""), Path(file), Path(path.stem))
-                    for key in dict.fromkeys(spelling.as_posix() for spelling in spellings):
-                        places[unicodedata.normalize("NFC", key)].append(path.as_posix())
-        return {key: sorted(paths) for key, paths in places.items()}
-
-
-def _name_problem(name: Any) -> str | None:
-    if not isinstance(name, str) or not name.strip():
-        return "it names no image file"
-    if shown(name) != name or "\0" in name:
-        return "its file name is not valid"
-    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-        return "its file name leaves the folder of the images"
-    return None
-
-
-# --- JSON lines -------------------------------------------------------------------------------
+    def _tell_apart(self, files: dict[str, str]) -> None:
+        """Take away files that were found by the end of a name, if another name fits them too."""
+        claims: dict[str, set[str]] = defaultdict(set)
+        for id, file in files.items():
+            claims[file].add(folded(self.names[id][0]))
+        for id, file in list(files.items()):
+            name = self.names[id][0]
+            if len(claims[file]) > 1 and not is_end(name, file):
+                reason = f"its file is missing: {name} ({file} is that of another name)"
+                self.problems.append((id, reason))
+                del files[id]

@@ -3,22 +3,12 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from paragrain.collection import ImageRef, Item, Record
 from paragrain.collection.record import LIST_FIELDS
-from paragrain.errors import UsageError
 from paragrain.images import content_hash
-from paragrain.sources.texts import Values
-
-
-def check_split(split: str) -> None:
-    """Refuse a split without a name.
-
-    Raises:
-        UsageError: the name is empty.
-    """
-    if not split.strip():
-        raise UsageError("a split needs a name, such as train: leave it out for that one")
+from paragrain.sources.cells import Values
 
 
 def photo_item(id: str, file: Path, path: str, values: Values) -> Item:
@@ -30,7 +20,8 @@ def photo_item(id: str, file: Path, path: str, values: Values) -> Item:
         id: of the record.
         file: where the photograph lies.
         path: the name under which the record keeps it.
-        values: fields of the record other than `id` and `image`.
+        values: fields of the record other than `id` and `image`; without a split it is the default
+            one, which nobody chose.
     """
     try:
         stat = file.stat()
@@ -38,7 +29,8 @@ def photo_item(id: str, file: Path, path: str, values: Values) -> Item:
     except OSError:  # making it will say what is wrong
         state = []
     stamp = content_hash(json.dumps([state, path, values], sort_keys=True).encode())
-    return Item(id, stamp, partial(_record, id, file, path, values), file=file)
+    make = partial(_record, id, file, path, values)
+    return Item(id, stamp, make, file=file, says_split="split" in values)
 
 
 def _record(id: str, file: Path, path: str, values: Values) -> Record:
@@ -53,3 +45,12 @@ def merged(values: Values, more: Values) -> Values:
     """
     lists = {name: values.get(name, []) + more.get(name, []) for name in LIST_FIELDS}
     return {**values, **more, **{name: texts for name, texts in lists.items() if texts}}
+
+
+def said(**values: Any) -> Values:
+    """Fields of a record without those of which nothing is said.
+
+    >>> said(split=None, source="coco", captions=[])
+    {'source': 'coco'}
+    """
+    return {name: value for name, value in values.items() if value not in (None, [])}

@@ -1,15 +1,17 @@
 """Texts that come in a table of their own (CSV, TSV or JSON lines), joined to images by name."""
 
-import json
-import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from paragrain.collection.record import LIST_FIELDS
 from paragrain.errors import UsageError
+from paragrain.sources.cells import Values, take
+from paragrain.sources.finding import Finder
+from paragrain.sources.names import shown
 from paragrain.sources.tables import CELL_SUFFIXES, table_rows
 
 NAME_COLUMNS = (
@@ -33,11 +35,9 @@ TEXT_COLUMNS = {
     "negatives": "negatives",
     "paragraph": "paragraph",
 }
+_NUMBERED = re.compile(r"(.*[a-z])[ _-]?\d{1,2}")
 OTHER_COLUMNS = {name: name for name in ("paragraph_score", "group", "url", "split")}
 """Columns of a table and the fields of a record that they fill."""
-
-Values = dict[str, Any]
-"""Some fields of a record, by name; only those that something is known for."""
 
 
 @dataclass
@@ -61,38 +61,37 @@ class TextTable:
         rows: those that could be read.
         problems: (where, reason) of every line, row or text that had to be left out.
         notes: what else is worth knowing.
+        unused: how many texts stand in each column that is none of ours.
     """
 
     path: Path
     rows: list[_Row] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unused: Counter[str] = field(default_factory=Counter)
 
     def report(self, where: str, reason: str) -> None:
         """Add a problem."""
         self.problems.append((f"texts: {shown(where)}", reason))
 
-    def join(self, images: Mapping[str, str], *, root: str = "") -> dict[str, Values]:
+    def join(self, images: Mapping[str, str], *, root: Path | None = None) -> dict[str, Values]:
         """The values for each image id, from the rows that name it.
 
-        A row finds its image by file name if it has one, else by id. The first of these rules
-        under which some image fits decides, and if several fit, the row is ambiguous: the id
-        itself or the whole relative path; the end of the path (`b/x.jpg` of `a/b/x.jpg`); the
-        same without extension; the same in Unicode's normal form C; the same number, leading
-        zeros aside, if the key is a number. Upper and lower case always differ. A row that has a
-        file name can fall back on its id only if that fits exactly.
+        A row finds its image by file name if it has one, else by id, by the rules of `Finder`. A
+        row that has a file name can fall back on its id only if that fits exactly. What fits
+        none, or several, is reported.
 
         Texts of several rows for one image are gathered in order. Where a field holds one value
         only, the first row counts and a different later one is reported.
 
         Args:
             images: relative POSIX path of every image id.
-            root: name of the folder that the paths start from; a row may put it in front.
+            root: the folder that the paths start from; a row may put its name in front.
         """
-        finder = _Finder(images, root)
+        finder = Finder(images, None if root is None else Path(root))
         joined: dict[str, Values] = {}
         for row in self.rows:
-            found = finder.find(row)
+            found = _find(finder, images, row)
             if len(found) == 1:
                 self._merge(joined.setdefault(found[0], {}), row)
             elif found:
@@ -115,6 +114,40 @@ class TextTable:
                 self.report(row.shown, f"line {row.line} has another {name} than a line before")
 
 
+class Texts:
+    """Several tables, each joined by itself; of two, the later one counts, field by field.
+
+    There may be none, so that whoever imports need not ask.
+    """
+
+    def __init__(self, paths: Path | Sequence[Path] | None):
+        """Read the tables; for the errors see `read_texts`."""
+        paths = () if paths is None else [paths] if isinstance(paths, str | Path) else paths
+        self._tables = [read_texts(Path(path)) for path in paths]
+
+    def __bool__(self) -> bool:
+        """Whether there is any table."""
+        return bool(self._tables)
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """Those of all tables, so far."""
+        return [problem for table in self._tables for problem in table.problems]
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of all tables, so far."""
+        return [note for table in self._tables for note in table.notes]
+
+    def join(self, images: Mapping[str, str], *, root: Path | None = None) -> dict[str, Values]:
+        """The values for each image id; see `TextTable.join`."""
+        joined: dict[str, Values] = {}
+        for table in self._tables:
+            for id, values in table.join(images, root=root).items():
+                joined.setdefault(id, {}).update(values)
+        return joined
+
+
 def read_texts(path: Path) -> TextTable:
     r"""Read a table of texts: `.csv`, `.tsv`, or JSON lines (`.jsonl`, `.ndjson`, `.jsonlines`).
 
@@ -124,11 +157,14 @@ def read_texts(path: Path) -> TextTable:
     stays. Only text of nothing but white space is dropped, and reported unless it is an empty
     cell of a row that has other texts.
 
-    - CSV: as Python's `csv` reads it strictly, so cells in quotes may hold line breaks. The
-      delimiter is a comma, semicolon or tab, whichever the first line has most of.
+    - CSV: as Python's `csv` reads it strictly. The delimiter is a comma, semicolon or tab,
+      whichever the first line has most of, or what Excel's `sep=` says. Cells in quotes may hold
+      line breaks, unless two of their lines could be rows of their own (a stray quote has then
+      met one in a later row) and not all cells of the file are quoted.
     - TSV: the same with tabs if that reads without any error; otherwise a line is a row and quotes
       are text, as in files that were written without quoting.
-    - In both, a cell of `captions`, `generated` or `negatives` may be a JSON list of texts.
+    - A cell may be a list of texts as JSON, Python or NumPy prints it; see `cells.texts_of`. A
+      column may be numbered, as `caption_1`.
     - JSON lines end at "\n" alone: U+2028 and U+0085 are text.
 
     A line or a text that cannot be read is named in `problems`, and the others count.
@@ -137,119 +173,29 @@ def read_texts(path: Path) -> TextTable:
         UsageError: no such file, another kind of file, or no usable columns.
     """
     table = TextTable(path)
-    for line, cells in table_rows(path, table.report, check_columns=_check_columns):
+    for line, cells in table_rows(
+        path, table.report, keys=NAME_COLUMNS + ID_COLUMNS, check_columns=_check_columns
+    ):
         row = _row(table, line, cells, from_cells=path.suffix.lower() in CELL_SUFFIXES)
         if row is not None:
             table.rows.append(row)
+    if unused := [name for name, count in table.unused.items() if count]:
+        names = ", ".join(f"{shown(name)} ({table.unused[name]:,} texts)" for name in unused[:8])
+        table.notes.append(f"columns of {path.name} that are not used: {names}")
     if not table.rows and not table.problems:
         raise UsageError(f"{path} holds no rows")
     return table
 
 
-def text_problem(text: Any) -> str | None:
-    r"""Why something cannot be kept as a text, or `None` if it can.
-
-    >>> text_problem("NA"), text_problem(" \n"), text_problem("\ud800"), text_problem(7)
-    (None, 'an empty text', 'a text that is not valid Unicode', 'int where text should be')
-    """
-    if not isinstance(text, str):
-        return f"{type(text).__name__} where text should be"
-    if not text.strip():
-        return "an empty text"
-    return None if _is_valid(text) else "a text that is not valid Unicode"
-
-
-def shown(name: str) -> str:
-    r"""A name fit to be printed and stored: bytes that are no UTF-8 become \xNN or \uNNNN."""
-    return name if _is_valid(name) else name.encode("utf-8", "backslashreplace").decode()
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-# --- Joining ----------------------------------------------------------------------------------
-
-
-class _Finder:
-    """Finds the images that a row means, by the rules in `TextTable.join`."""
-
-    def __init__(self, images: Mapping[str, str], root: str):
-        self.by_number = 0
-        self._images = images
-        self._root = root
-        self._paths: dict[str, list[str]] = defaultdict(list)
-        self._ends: dict[str, list[str]] = defaultdict(list)
-        self._stems: dict[str, list[str]] = defaultdict(list)
-        self._normal: dict[str, list[str]] = defaultdict(list)
-        self._numbers: dict[int, list[str]] = defaultdict(list)
-        for id, path in images.items():
-            self._paths[path].append(id)
-            for end in _ends(path):
-                self._ends[end].append(id)
-                self._stems[_stem(end)].append(id)
-                self._normal[_normal(end)].append(id)
-                self._normal[_normal(_stem(end))].append(id)
-            for name in (id, _stem(path.rpartition("/")[2])):
-                if (number := _number(name)) is not None:
-                    self._numbers[number].append(id)
-
-    def find(self, row: _Row) -> list[str]:
-        """No id, the one that fits, or all that do."""
-        found: list[str] = []
-        for key in row.names or row.ids:
-            found = self._find(key)
-            if len(found) == 1:
-                return found
-        exact = [id for id in row.ids if id in self._images] if row.names else []
-        return exact[:1] or found
-
-    def _find(self, key: str) -> list[str]:
-        if key in self._images:
-            return [key]
-        spellings = dict.fromkeys([key, key.replace("\\", "/").removeprefix("./")])
-        below_root = [path for spelling in spellings for path in self._below_root(spelling)]
-        for level, names in (
-            (self._paths, [*spellings, *below_root]),
-            (self._ends, spellings),
-            (self._stems, spellings),
-            (self._normal, [_normal(spelling) for spelling in spellings]),
-        ):
-            for name in names:
-                if name in level:
-                    return list(dict.fromkeys(level[name]))
-        number = _number(key)
-        found = [] if number is None else list(dict.fromkeys(self._numbers.get(number, ())))
-        self.by_number += len(found) == 1
-        return found
-
-    def _below_root(self, path: str) -> Iterator[str]:
-        """`a/x.jpg` of `photos/a/x.jpg` or `/home/me/photos/a/x.jpg`, if the root is `photos`."""
-        parts = path.split("/")
-        return ("/".join(parts[i + 1 :]) for i, part in enumerate(parts) if part == self._root)
-
-
-def _ends(path: str) -> Iterator[str]:
-    """`a/b/x.jpg`, `b/x.jpg` and `x.jpg` of `a/b/x.jpg`."""
-    parts = path.split("/")
-    return ("/".join(parts[first:]) for first in range(len(parts)))
-
-
-def _stem(path: str) -> str:
-    """The path without the last extension: `22.05` of `22.05.png`."""
-    return path.removesuffix(PurePosixPath(path).suffix)
-
-
-def _normal(name: str) -> str:
-    return unicodedata.normalize("NFC", name)
-
-
-def _number(name: str) -> int | None:
-    return int(name) if name.isascii() and name.isdigit() and len(name) <= 40 else None
+def _find(finder: Finder, images: Mapping[str, str], row: _Row) -> list[str]:
+    """No id, the one that the row fits, or all that it does."""
+    found: list[str] = []
+    for key in row.names or row.ids:
+        found = finder.find(key)
+        if len(found) == 1:
+            return found
+    exact = [id for id in row.ids if id in images] if row.names else []
+    return exact[:1] or found
 
 
 # --- Rows -------------------------------------------------------------------------------------
@@ -263,16 +209,38 @@ def _row(table: TextTable, line: int, cells: Mapping[str, Any], *, from_cells: b
         table.report(f"line {line}", "it names no image")
         return None
     problems: list[str] = []
-    columns = TEXT_COLUMNS | OTHER_COLUMNS
     for column, value in known.items():  # in the file's order: the first caption is the original
-        if column not in columns or value is None or (from_cells and not value.strip()):
+        if value is None or (from_cells and not value.strip()):
             continue
-        _take(row.values, columns[column], value, problems, from_cells=from_cells)
+        if name := field_of(column):
+            take(row.values, name, value, problems)
+        elif column not in NAME_COLUMNS + ID_COLUMNS:
+            table.unused[column] += is_prose(value)
     for problem in problems:
         table.report(row.shown, f"line {line}: {problem}")
     if not row.values and not problems:
         table.report(row.shown, f"line {line} has no text")
     return row if row.values else None
+
+
+def field_of(column: str) -> str | None:
+    """The field of a record that a column fills, if any.
+
+    >>> field_of("Alt_Text"), field_of("caption_3"), field_of("width")
+    ('captions', 'captions', None)
+    """
+    column = column.strip().lower()
+    fields = TEXT_COLUMNS | OTHER_COLUMNS
+    if column not in fields and (found := _NUMBERED.fullmatch(column)):
+        several = fields.get(found[1])
+        return several if several in LIST_FIELDS else None
+    return fields.get(column)
+
+
+def is_prose(value: Any) -> bool:
+    """Whether it could be a text that somebody would miss."""
+    values = value if isinstance(value, list) else [value]
+    return any(isinstance(text, str) and len(text.split()) > 1 for text in values)
 
 
 def _keys(cells: Mapping[str, Any], columns: Iterable[str]) -> list[str]:
@@ -286,48 +254,6 @@ def _keys(cells: Mapping[str, Any], columns: Iterable[str]) -> list[str]:
     return keys
 
 
-def _take(values: Values, name: str, value: Any, problems: list[str], *, from_cells: bool) -> None:
-    """Put a cell's value under a field's name, or say why not."""
-    if name == "paragraph_score":
-        score = _score(value)
-        if score is None:
-            problems.append(f"paragraph_score is {value!r}, not a whole number from 0 to 10")
-        else:
-            values[name] = score
-        return
-    if name in ("group", "split") and isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    texts = _texts(value, from_cells) if name in LIST_FIELDS else [value]
-    for text in texts:
-        if problem := text_problem(text):
-            problems.append(f"{problem} in {name}")
-        elif name in LIST_FIELDS:
-            values.setdefault(name, []).append(text)
-        else:
-            values[name] = text
-
-
-def _texts(value: Any, from_cells: bool) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if from_cells and value.lstrip().startswith("["):
-        try:
-            texts = json.loads(value)
-        except (ValueError, RecursionError):
-            return [value]
-        if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
-            return texts
-    return [value]
-
-
-def _score(value: Any) -> int | None:
-    try:
-        score = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return int(score) if score in range(11) and not isinstance(value, bool) else None
-
-
 def _check_columns(path: Path, columns: list[str]) -> None:
     names = [column.strip().lower() for column in columns]
     repeated = [name for name, count in Counter(names).items() if name and count > 1]
@@ -337,7 +263,8 @@ def _check_columns(path: Path, columns: list[str]) -> None:
         ((*NAME_COLUMNS, *ID_COLUMNS), "names the image"),
         ((*TEXT_COLUMNS, *OTHER_COLUMNS), "holds text"),
     ]:
-        if not set(wanted) & set(names):
+        texts = what == "holds text" and any(map(field_of, names))
+        if not texts and not set(wanted) & set(names):
             raise UsageError(
                 f"{path} has no column that {what}: its first line has "
                 f"{', '.join(names) or 'none'}, and one of {', '.join(wanted)} is needed"

@@ -1,25 +1,27 @@
 """Urban1k: a folder of images and a folder of texts with the same names."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Unpack
 
-from paragrain.collection import ImportReport, Store
+from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
-from paragrain.sources.folder import IMAGE_SUFFIXES
+from paragrain.images import IMAGE_SUFFIXES
+from paragrain.sources.cells import Values, text_problem
 from paragrain.sources.listing import Listing
+from paragrain.sources.names import shown
+from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text
-from paragrain.sources.texts import Values, shown, text_problem
 
 
+@importer("urban1k")
 def import_urban1k(
     folder: Path,
     out: Path,
     *,
-    texts: Path | None = None,
-    licence: str | None = None,
-    store: Store = "bytes",
-    max_pixels: int | None = None,
-    show: bool = True,
+    texts: Path | Sequence[Path] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring Urban1k into a collection: `image/ID.jpg` and `caption/ID.txt`, one to one.
 
@@ -30,12 +32,8 @@ def import_urban1k(
     Args:
         folder: the one with `image` and `caption` in it.
         out: the collection's folder.
-        texts: a table of further texts; see `read_texts` and `TextTable.join`.
-        licence: of the data, as far as known.
-        store: "bytes" keeps the images in the Parquet files, "paths" as files beside them; see
-            `write_collection`.
-        max_pixels: see `images.decode`.
-        show: whether to show a progress bar.
+        texts: tables of further texts; see `Texts`, `read_texts` and `TextTable.join`.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: `folder` is not in this layout, or has no images.
@@ -66,11 +64,8 @@ def import_urban1k(
         name="urban1k",
         source="urban1k",
         field="description",
-        licence=licence,
         texts=texts,
-        store=store,
-        max_pixels=max_pixels,
-        show=show,
+        **options,
     )
 
 

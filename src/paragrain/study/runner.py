@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.errors import UsageError
 from paragrain.files import read_json, write_json, write_text
+from paragrain.locks import Held, hold
 from paragrain.progress import progress_bar
 from paragrain.runtime import cores
-from paragrain.study.cells import missing
+from paragrain.study.cells import missing, note_failure
 from paragrain.study.data import prepare_collections
-from paragrain.study.plan import Cell, Study
+from paragrain.study.plan import Cell, Study, load_study
 from paragrain.study.worker import set_up, work
 
 SMALL = 20_000_000
@@ -59,8 +58,8 @@ def default_out(study: Study) -> Path:
 
 
 def run_study(
-    study: Study,
-    out: Path | None = None,
+    study: str | Path | Study,
+    out: str | Path | None = None,
     *,
     only: Sequence[str] = (),
     seeds: Sequence[int] = (),
@@ -71,7 +70,7 @@ def run_study(
     """Do what is not done of a study; a killed one goes on where it was.
 
     Args:
-        study: from `load_study`.
+        study: from `load_study`, or the path of its file.
         out: folder for collections, cells and report; `runs/NAME` if not given.
         only: names of models; all if none.
         seeds: of the training; all if none. Baselines have none and are always in.
@@ -83,13 +82,14 @@ def run_study(
     Raises:
         UsageError: a collection is absent, or another call works in `out` at this moment.
     """
-    out = out or default_out(study)
+    study = load_study(study)
+    out = Path(out or default_out(study))
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     try:
-        with FileLock(out / ".lock", timeout=0):
+        with hold(out / ".lock"):
             report = _run(study, out, only, seeds, workers, device, show)
-    except Timeout:
+    except Held:
         raise UsageError(
             f"another process runs the study in {out}: wait for it, or give another --out"
         ) from None
@@ -122,6 +122,7 @@ def _run(
     title = f"study {study.file.name}"
     with progress_bar(title, len(pending), unit="cells", show=show) as advance:
         for cell, seconds, problem in _work(study, pending, out, workers, threads, device):
+            note_failure(cell, out, problem)
             if problem:
                 report.failed.append((cell.label, problem))
             else:

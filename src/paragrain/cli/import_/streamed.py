@@ -1,25 +1,25 @@
 """`paragrain import`: large data sets, which are streamed, and the procedural world."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paragrain.cli.common import JsonOption
 from paragrain.cli.import_.options import (
-    Keeping,
-    LicenceOption,
     OutArgument,
-    PixelsOption,
     SplitNameOption,
-    StoreOption,
-    TextsOption,
     app,
+    import_command,
     tell_report,
 )
 
+if TYPE_CHECKING:
+    from paragrain.collection import ImportReport
+
 
 @app.command()
+@import_command
 def webdataset(
     samples: Annotated[
         Path,
@@ -28,67 +28,40 @@ def webdataset(
         ),
     ],
     out: OutArgument,
-    texts: TextsOption = None,
-    split: SplitNameOption = "train",
-    licence: LicenceOption = None,
-    store: StoreOption = Keeping.BYTES,
-    max_pixels: PixelsOption = None,
-    json: JsonOption = False,
-) -> None:
+    split: SplitNameOption = None,
+    **options: Any,
+) -> "ImportReport":
     """Import WebDataset or img2dataset samples.
 
     Example: `paragrain import webdataset 'shards/{00000..00009}.tar' photos`
     """
     from paragrain.sources import import_webdataset
 
-    report = import_webdataset(
-        samples,
-        out,
-        texts=texts,
-        split=split,
-        licence=licence,
-        store=store.value,
-        max_pixels=max_pixels,
-        show=not json,
-    )
-    tell_report(report, json)
+    return import_webdataset(samples, out, split=split, **options)
 
 
 @app.command()
+@import_command
 def cc3m(
     captions: Annotated[Path, typer.Argument(help="The TSV with a caption and a URL a line.")],
     out: OutArgument,
     images: Annotated[
         Path | None, typer.Option(help="img2dataset's output of that file, joined by URL.")
     ] = None,
-    texts: TextsOption = None,
-    split: SplitNameOption = "train",
-    licence: LicenceOption = None,
-    store: StoreOption = Keeping.BYTES,
-    max_pixels: PixelsOption = None,
-    json: JsonOption = False,
-) -> None:
+    split: SplitNameOption = None,
+    **options: Any,
+) -> "ImportReport":
     """Import Conceptual Captions.
 
     Example: `paragrain import cc3m Train_GCC-training.tsv --images cc3m photos`
     """
     from paragrain.sources import import_cc3m
 
-    report = import_cc3m(
-        captions,
-        out,
-        images=images,
-        texts=texts,
-        split=split,
-        licence=licence,
-        store=store.value,
-        max_pixels=max_pixels,
-        show=not json,
-    )
-    tell_report(report, json)
+    return import_cc3m(captions, out, images=images, split=split, **options)
 
 
 @app.command()
+@import_command
 def sharegpt4v(
     entries: Annotated[Path, typer.Argument(help="The JSON list of entries with conversations.")],
     images: Annotated[
@@ -98,32 +71,61 @@ def sharegpt4v(
     hold_out: Annotated[
         int, typer.Option(min=0, help="So many first entries become the split test.")
     ] = 0,
-    texts: TextsOption = None,
-    split: SplitNameOption = "train",
-    licence: LicenceOption = None,
-    store: StoreOption = Keeping.BYTES,
-    max_pixels: PixelsOption = None,
-    json: JsonOption = False,
-) -> None:
+    split: SplitNameOption = None,
+    **options: Any,
+) -> "ImportReport":
     """Import ShareGPT4V; Long-CLIP holds out its first 1,000.
 
     Example: `paragrain import sharegpt4v share.json --images data --hold-out 1000 photos`
     """
     from paragrain.sources import import_sharegpt4v
 
-    report = import_sharegpt4v(
-        entries,
-        images,
+    return import_sharegpt4v(entries, images, out, hold_out=hold_out, split=split, **options)
+
+
+@app.command()
+@import_command
+def parquet(
+    files: Annotated[
+        Path, typer.Argument(help="A Parquet file, a folder of some, or 'data/train-*.parquet'.")
+    ],
+    out: OutArgument,
+    image_column: Annotated[
+        str | None, typer.Option(help="Column of the images; by default guessed and told.")
+    ] = None,
+    text_column: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of texts; repeatable. By default those that are known."),
+    ] = None,
+    field: Annotated[
+        str | None, typer.Option(help="Where the texts of --text-column go: captions, ...")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="Column of the ids; by default guessed and told.")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the images of which only paths are there.")
+    ] = None,
+    split: SplitNameOption = None,
+    **options: Any,
+) -> "ImportReport":
+    """Import Parquet files with images inside, in Hugging Face's usual layout or others.
+
+    Example: `paragrain import parquet 'data/*.parquet' photos`
+    """
+    from paragrain.sources import import_parquet
+
+    return import_parquet(
+        files,
         out,
-        hold_out=hold_out,
-        texts=texts,
+        images=images,
+        image_column=image_column,
+        text_columns=text_column or (),
+        field=field,
+        id_column=id_column,
         split=split,
-        licence=licence,
-        store=store.value,
-        max_pixels=max_pixels,
-        show=not json,
+        **options,
     )
-    tell_report(report, json)
 
 
 @app.command()

@@ -4,9 +4,18 @@ import random
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
-from paragrain.collection import ImageRef, ImportReport, Item, Record, write_collection
+from paragrain.collection import (
+    ImageRef,
+    ImportReport,
+    Item,
+    Record,
+    WriteOptions,
+    write_collection,
+)
 from paragrain.errors import UsageError
+from paragrain.sources.registry import importer
 from paragrain.sources.scenes.graph import Scene, near_twin, sample_scene
 from paragrain.sources.scenes.language import (
     alt_text,
@@ -90,6 +99,7 @@ def scene_of(record: Record) -> Scene | None:
         return None
 
 
+@importer("scenes")
 def import_scenes(
     out: Path,
     *,
@@ -97,7 +107,7 @@ def import_scenes(
     seed: int = 0,
     pixels: int = PIXELS,
     family: int = FAMILY,
-    show: bool = True,
+    **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Write a world of `size` training scenes, with validation, test and near-twin splits.
 
@@ -108,7 +118,7 @@ def import_scenes(
         pixels: side of the pictures, a multiple of 3, at least 96.
         family: so many scenes in a row are near-twins, as the photographs of one series are; in
             the split `test` they are all unrelated.
-        show: whether to show progress.
+        options: see `WriteOptions`.
 
     Raises:
         UsageError: if `size` or `pixels` is out of range.
@@ -129,6 +139,5 @@ def import_scenes(
             split, count, seed, family=1 if split == "test" else family
         )
     )
-    return write_collection(
-        out, items, name=f"scenes (seed {seed})", source="scenes", licence="CC0-1.0", show=show
-    )
+    options.setdefault("licence", "CC0-1.0")
+    return write_collection(out, items, name=f"scenes (seed {seed})", source="scenes", **options)

@@ -1,0 +1,41 @@
+"""What a result says in words of the images that its model has learned from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def trained_on_lines(about: Mapping[str, Any]) -> list[str]:
+    """What a reader of a result must know before its numbers; nothing if it is a test.
+
+    Args:
+        about: of a `Result` or a `SavedResult`.
+
+    >>> count = {"images": 500, "trained": 400, "same_content": 398, "validated": 50}
+    >>> for line in trained_on_lines({"trained_on": {"splits": {"t": count}, "same_id": 0}}):
+    ...     print(line)  # doctest: +ELLIPSIS
+    400 of 500 images of split t were trained on (398 same content, 2 same group): this...
+    the best step was chosen on 50 of 500 images of split t: this is not quite a test
+    """
+    known = about.get("trained_on")
+    if known is None:
+        return []
+    lines = []
+    for split, count in known["splits"].items():
+        whole = f"of {count['images']:,} images of split {split}"
+        same, trained = count["same_content"], count["trained"]
+        kinds = (f"{same:,} same content", f"{trained - same:,} same group")
+        if trained:
+            told = ", ".join(kind for kind in kinds if not kind.startswith("0 "))
+            lines.append(f"{trained:,} {whole} were trained on ({told}): this is not a test")
+        if count["validated"]:
+            lines.append(
+                f"the best step was chosen on {count['validated']:,} {whole}: this is not quite "
+                "a test"
+            )
+    if known["same_id"]:
+        lines.append(
+            f"{known['same_id']:,} more images have the id of an image that was trained on, in a "
+            "data set of the same name, but other bytes: if they are the same pictures saved "
+            "anew, this is not a test (`paragrain audit` tells)"
+        )
+    return lines

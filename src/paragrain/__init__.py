@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from paragrain.embeddings import Embeddings, embed
     from paragrain.encoders import ImageTextEncoder, encode_texts, load_encoder, use
     from paragrain.errors import ParagrainError, UsageError
-    from paragrain.evaluation import Comparison, Result, compare, evaluate, load_result, sweep
+    from paragrain.evaluation import Comparison, Result, compare, evaluate, load_result, sweep  # type: ignore[no-redef]
     from paragrain.retrieval import exact_ranks, retrieval_scores
     from paragrain.searching import Hit, SearchResult, search
     from paragrain.sources import (
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         import_folder,
         import_jsonl,
         import_karpathy,
+        import_parquet,
         import_scenes,
         import_sharegpt4v,
         import_urban1k,
@@ -56,6 +57,7 @@ _ROOMS = {
         "import_folder",
         "import_jsonl",
         "import_karpathy",
+        "import_parquet",
         "import_scenes",
         "import_sharegpt4v",
         "import_urban1k",
@@ -103,6 +105,7 @@ __all__ = [
     "import_folder",
     "import_jsonl",
     "import_karpathy",
+    "import_parquet",
     "import_scenes",
     "import_sharegpt4v",
     "import_urban1k",

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from paragrain import pages
+from paragrain import plots
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder
 from paragrain.errors import UsageError
@@ -106,7 +106,7 @@ def test_the_map_is_the_same_each_time_and_keeps_apart_what_is_apart() -> None:
     assert between > 2 * np.linalg.norm(found.images - found.images.mean(0), axis=1).mean()
     assert found.perplexity == 13
     json.dumps(found.as_dict(), allow_nan=False)
-    drawn = pages.svg(draw_maps({"C5 $": found, "C1": found, "C4": found}))
+    drawn = plots.svg(draw_maps({"C5 $": found, "C1": found, "C4": found}))
     assert "C5 $" in drawn
     assert len(drawn) < 300_000
 
@@ -137,7 +137,7 @@ def test_centroids_of_sets_of_other_topics_point_the_same_way() -> None:
     assert (found.centroids.low <= found.centroids.value).all()
     assert found.centroids.value[0, 1] < 0
     json.dumps(found.as_dict(), allow_nan=False)
-    assert "cosine of centred centroids" in pages.svg(draw_cross_set(found))
+    assert "cosine of centred centroids" in plots.svg(draw_cross_set(found))
 
 
 def test_unequal_sets_are_refused() -> None:

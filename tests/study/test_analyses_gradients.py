@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from paragrain import pages
+from paragrain import plots
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.encoders.base import pad
@@ -242,7 +242,9 @@ def test_mass_behind_a_place_is_what_a_budget_would_not_read() -> None:
 
 def test_positions_are_drawn_for_several_models(long: Benchmark, encoder: ImageTextEncoder) -> None:
     found = positions(long, encoder, tokens=64, size=6, resamples=20)
-    drawn = pages.svg(draw_positions({"C1": found, "C5": found}))
+    drawn = plots.svg(
+        draw_positions({"C1": found, "C5": found}, plots.families({"C1": "c1", "C5": "c5"}))
+    )
     for told in ("C1", "C5", "position of the token", "share of gradient, %"):
         assert told in drawn
 

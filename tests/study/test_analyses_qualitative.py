@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from paragrain import pages
 from paragrain.collection import Collection
@@ -12,12 +14,14 @@ from paragrain.errors import UsageError
 from paragrain.evaluation import Benchmark, QueryRanks
 from paragrain.retrieval import DirectionRanks, Ranks, RanksPair
 from paragrain.study.analyses.qualitative import (
+    KINDS,
     Counts,
     Qualitative,
     chosen,
     kinds,
     qualitative,
     qualitative_html,
+    shares,
 )
 
 
@@ -32,21 +36,34 @@ def ranked(greater: list[int], tied: list[int] | None = None, ids: str = "abcdef
     return QueryRanks(list(ids[:count]), rows, rows, Ranks(pair, pair, rows, count, 0))
 
 
-def test_a_win_needs_every_seed_and_ties_never_help() -> None:
-    a = [ranked([0, 0, 0, 0, 9, 0]), ranked([0, 0, 1, 0, 9, 0], [0, 0, 0, 1, 0, 0])]
-    b = [ranked([5, 4, 9, 9, 0, 0]), ranked([7, 9, 9, 9, 0, 0])]
-    first, second, counts = kinds(a, b, "text_to_image", k=5)
-    assert first.tolist() == [True, False, False, False, False, False]
-    assert second.tolist() == [False, False, False, False, True, False]
-    assert counts == Counts(first=1, second=1, both=1, neither=0, rest=3, queries=6)
+def test_a_query_counts_for_the_model_that_finds_it_in_more_seeds() -> None:
+    a = [ranked([0, 0, 0, 0, 9, 9]), ranked([0, 9, 1, 0, 9, 9], [0, 0, 0, 1, 0, 0])]
+    b = [ranked([5, 4, 0, 9, 0, 1]), ranked([7, 0, 9, 9, 0, 9])]
+    found, counts = kinds(a, b, "text_to_image")
+    assert np.flatnonzero(found["first"]).tolist() == [0, 3]  # a tie counts by half
+    assert np.flatnonzero(found["second"]).tolist() == [4]
+    assert np.flatnonzero(found["alike"]).tolist() == [1, 2]
+    assert counts == Counts(first=2, second=1, both=0, neither=1, alike=2, queries=6)
 
 
-def test_exchanging_the_models_exchanges_the_examples() -> None:
+def test_exchanging_the_models_exchanges_the_kinds() -> None:
     a, b = [ranked([0, 9, 0, 9])], [ranked([9, 0, 0, 9])]
-    one, other, counts = kinds(a, b, "image_to_text")
-    back = kinds(b, a, "image_to_text")
-    assert (back[0].tolist(), back[1].tolist()) == (other.tolist(), one.tolist())
+    found, counts = kinds(a, b, "image_to_text")
+    back, _ = kinds(b, a, "image_to_text")
+    assert found["first"].tolist() == back["second"].tolist()
     assert (counts.first, counts.second, counts.both, counts.neither) == (1, 1, 1, 1)
+
+
+@given(st.lists(st.integers(0, 10**5), min_size=2, max_size=5), st.integers(5, 12))
+def test_places_are_shared_out_in_proportion(counts: list[int], places: int) -> None:
+    given_out = shares(counts, places)
+    assert sum(given_out) <= places
+    assert all((own > 0) == (count > 0) for own, count in zip(given_out, counts, strict=True))
+    if min(counts) >= places:
+        assert sum(given_out) == places
+        lifted = sum(places * count < sum(counts) for count in counts)
+        for own, count in zip(given_out, counts, strict=True):
+            assert abs(own - places * count / sum(counts)) <= 1 + lifted
 
 
 def test_the_order_depends_on_the_ids_alone() -> None:
@@ -85,26 +102,46 @@ def test_a_page_shows_what_the_models_answer(
     )
     assert isinstance(found, Qualitative)
     assert found.counts.first == found.counts.second == 3
-    assert {one.id for one in found.first_wins} <= set(benchmark.ids[:3])
-    assert all(len(one.winner_top) == 5 for one in found.first_wins + found.second_wins)
-    example = found.first_wins[0]
+    wins = {kind: [one for one in found.examples if one.kind == kind] for kind in KINDS}
+    assert 0 < len(wins["first"]) == len(wins["second"]) <= 3
+    assert {one.id for one in wins["first"]} <= set(benchmark.ids[:3])
+    assert all([len(top) for top in one.tops] == [5, 5] for one in found.examples)
+    example = wins["first"][0]
     if direction == "text_to_image":
         assert example.text == benchmark.texts[benchmark.ids.index(example.id)]
-        assert set(example.winner_top) <= set(benchmark.ids)
+        assert set(example.tops[0]) <= set(benchmark.ids)
     else:
-        assert set(example.winner_top) <= set(benchmark.texts)
-    json.dumps(found.as_dict())
+        assert set(example.tops[0]) <= set(benchmark.texts)
+    assert Qualitative.from_dict(json.loads(json.dumps(found.as_dict()))) == found
     page = pages.page("Examples", qualitative_html(found, world))
-    shown = sum(len({one.id for one in wins}) for wins in (found.first_wins, found.second_wins))
+    shown = len(found.examples)
     assert page.count("<img") == (shown * 10 if direction == "text_to_image" else shown)
     assert "<A>" not in page
-    assert "&lt;A&gt; is right, B is wrong" in page
-    assert "B is right, &lt;A&gt; is wrong" in page
+    assert "Only &lt;A&gt; finds it" in page
+    assert "Only B finds it" in page
+    assert "3 count for &lt;A&gt; and 3 for B" in page
 
 
-def test_a_page_without_examples_says_so(world: Collection, encoder: ImageTextEncoder) -> None:
+def test_where_nothing_tells_two_models_apart_the_page_shows_what_there_is(
+    world: Collection, encoder: ImageTextEncoder
+) -> None:
     benchmark = Benchmark.load(world, encoder, "paragraph", split="test", show=False)
     own = [benchmark.rank(encoder, benchmark.tokenize(encoder, 64))]
     found = qualitative(benchmark, {"A": own, "B": own}, {"A": encoder, "B": encoder}, tokens=64)
     assert found.counts.first == found.counts.second == 0
-    assert qualitative_html(found, world).count("There is no such query.") == 2
+    html = qualitative_html(found, world)
+    assert "There is no such query" not in html
+    assert "None tells them apart" in html
+    assert html.count("<blockquote>") == len(found.examples) > 0
+    assert "<img" in html
+    without = qualitative_html(found, None)
+    assert "<img" not in without
+    assert found.examples[0].id in without
+
+
+def test_a_kind_that_is_absent_is_said_to_be() -> None:
+    a, b = [ranked([0, 0, 0, 9])], [ranked([0, 9, 9, 9])]
+    _, counts = kinds(a, b, "text_to_image")
+    found = Qualitative("A", "B", "text_to_image", [1, 1], [], counts, 5, 64)
+    assert "No query counts for B" in found.rule
+    assert "2 count for A and 0 for B" in found.rule

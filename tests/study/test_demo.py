@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -22,7 +23,8 @@ def test_every_model_is_measured_on_every_benchmark(result: DemoResult) -> None:
     assert list(result.scores) == ["BLIP0", "C1", "C4", "C5"]
     assert all(list(of_model) == list(demo.BENCHMARKS) for of_model in result.scores.values())
     assert len(result.table()) == 2 + 4
-    assert {len(curve.mean) for c in result.curves.values() for curve in c.values()} == {7}
+    assert list(result.curves) == list(result.scores)
+    assert {len(curve) for curve in result.curves.values()} == {7}
 
 
 def test_training_changed_the_text_side_alone(result: DemoResult) -> None:
@@ -54,11 +56,11 @@ def test_the_report_needs_no_network_and_shows_what_it_should(result: DemoResult
     html = result.report.read_text("utf-8")
     page = Page()
     page.feed(html)
-    assert page.tags.count("table") == 1
-    assert page.tags.count("tr") == 1 + 4
-    assert page.tags.count("img") == 5 * 2 * 5
+    shown = len(result.examples.examples)
+    assert page.tags.count("table") == 3
+    assert page.tags.count("img") == shown * 2 * 5
+    assert page.tags.count("blockquote") == shown > 0
     assert page.tags.count("svg") == 2
-    assert page.tags.count("blockquote") == 5
     assert "script" not in page.tags
     assert all(link.startswith(("data:", "#")) for link in page.links)
     assert not re.search(r"url\((?!#)", html)
@@ -73,3 +75,30 @@ def test_a_second_run_repeats_no_training(
     again = run_demo(result.report.parent, size=64, show=False)
     assert checkpoint.stat().st_mtime_ns == before
     assert again.rows() == result.rows()
+
+
+def test_the_question_is_answered_from_the_intervals(result: DemoResult) -> None:
+    html = result.report.read_text("utf-8")
+    answer = result.answer()
+    assert len(answer) == 2 * 3
+    assert all(sentence in unescape(html) for sentence in answer)
+    for change in result.changes:
+        assert change.low <= change.value <= change.high
+        named = f"{change.benchmark}, {change.direction.replace('_', ' ')} {change.value:+.1f}"
+        [sentence] = [
+            s
+            for s in answer
+            if s.startswith(change.model) and (change.benchmark in demo.LONG) == ("long texts" in s)
+        ]
+        assert (named in sentence) == (change.low > 0 or change.high < 0)
+
+
+def test_examples_keep_the_proportion_of_wins_and_losses(result: DemoResult) -> None:
+    found, counts = result.examples, result.examples.counts
+    assert (found.first, found.second) == ("BLIP0", "C4")
+    assert found.rule in unescape(result.report.read_text("utf-8"))
+    told = [counts.first, counts.second]
+    if any(told):
+        wins = sum(example.kind == "first" for example in found.examples)
+        share = wins / len(found.examples)
+        assert abs(share - told[0] / sum(told)) <= 1 / len(found.examples)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paragrain import pages
+from paragrain import plots
 from paragrain.study import figures
 from paragrain.study.figures import Band, ParetoPoint, draw_curves, draw_pareto, pareto_front
 from paragrain.study.labels import free_places
@@ -22,6 +22,10 @@ def points(count: int = 12, seed: int = 0) -> list[ParetoPoint]:
     ]
 
 
+def looks(count: int) -> figures.Looks:
+    return plots.families({f"model {n}": f"recipe {n}" for n in range(count)})
+
+
 def curves() -> dict[str, Band]:
     return {
         name: Band([10.0, 20.0 + place], [8.0, 18.0], [12.0, 23.0])
@@ -33,15 +37,15 @@ def curves() -> dict[str, Band]:
 def test_the_same_drawing_is_the_same_bytes(kind: str) -> None:
     def draw() -> str:
         if kind == "curves":
-            return pages.svg(draw_curves([20, 128], curves(), title="a title"))
-        return pages.svg(draw_pareto(points(), across="short, %", up="long, %"))
+            return plots.svg(draw_curves([20, 128], curves(), title="a title"))
+        return plots.svg(draw_pareto(points(), looks(12), across="short, %", up="long, %"))
 
     assert draw() == draw()
     assert "<dc:date>" not in draw()
 
 
 def test_names_are_shown_as_they_are_and_escaped() -> None:
-    drawn = pages.svg(draw_curves([20, 128], curves()))
+    drawn = plots.svg(draw_curves([20, 128], curves()))
     assert "a $x_1$ &amp; &lt;b&gt;" in drawn
     assert "Recall@1, %" in drawn
     assert "tokens read of each text" in drawn
@@ -53,9 +57,39 @@ def test_a_band_lies_around_its_curve() -> None:
     assert axes.lines[0].get_ydata().tolist() == [10, 20]
 
 
-def test_lines_differ_in_more_than_colour() -> None:
-    styles = [figures.look(index) for index in range(42)]
-    assert len({(s["color"], s["marker"]) for s in styles}) == 42
+def test_a_difference_is_drawn_below_the_level_in_the_same_colours() -> None:
+    own = plots.families({"BLIP": plots.BASE, "C4": "c4"})
+    level = {"BLIP": Band([10, 20], [8, 18], [12, 22]), "C4": Band([11, 30], [9, 28], [13, 32])}
+    less = {"C4": Band([1, 10], [-1, 7], [3, 13])}
+    drawing = draw_curves([20, 128], level, own, differences=less, base="BLIP")
+    above, below = drawing.axes
+    assert below.get_ylabel() == "less BLIP, points"
+    assert {line.get_color() for line in below.lines[1:]} == {above.lines[1].get_color()}
+    assert below.lines[1].get_ydata().tolist() == [1, 10]
+    assert [text.get_text() for text in above.texts] == ["BLIP", "C4"]
+    assert above.get_legend() is None
+    assert not drawing.legends
+
+
+def test_names_at_the_ends_of_lines_neither_touch_nor_leave_the_plot() -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    lines = {f"model {n}": Band([10, 20 + n / 10], [9, 19], [11, 22]) for n in range(6)}
+    drawing = draw_curves([20, 128], lines)
+    canvas = FigureCanvasAgg(drawing)
+    canvas.draw()
+    boxes = [Text.get_window_extent(t, canvas.get_renderer()) for t in drawing.axes[0].texts]
+    assert len(boxes) == 6
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:place])
+        assert box.x1 <= drawing.bbox.x1 + 1
+
+
+def test_a_line_without_a_single_point_costs_nothing() -> None:
+    nan = float("nan")
+    drawn = plots.svg(draw_curves([1, 2], {"none": Band([nan, nan], [nan, nan], [nan, nan])}))
+    assert "none" not in drawn.split("</style>")[1]
 
 
 @settings(deadline=None, max_examples=50)
@@ -73,7 +107,7 @@ def test_names_in_a_pareto_plot_cover_neither_each_other_nor_the_points() -> Non
     from matplotlib.text import Text
 
     for seed in range(3):
-        drawing = draw_pareto(points(15, seed), across="short, %", up="long, %")
+        drawing = draw_pareto(points(15, seed), looks(15), across="short, %", up="long, %")
         canvas = FigureCanvasAgg(drawing)
         canvas.draw()
         (axes,) = drawing.axes

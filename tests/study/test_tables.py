@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from paragrain.errors import ParagrainError
-from paragrain.evaluation.compare import compare
+from paragrain.evaluation.compare import Spread, compare, with_seeds
 from paragrain.evaluation.results import load_result
 from paragrain.study.cells import cell_budget, result_path
 from paragrain.study.plan import Study
-from paragrain.study.tables import Column, Difference, Estimate, Scores, read_scores
+from paragrain.study.tables import Column, Difference, Estimate, Scores, bounded, read_scores
 
 I2T, T2I = "image_to_text", "text_to_image"
 MakeStudy = Callable[..., Study]
@@ -45,9 +47,9 @@ def test_recalls_are_means_over_queries_and_seeds(
     assert found.recalls["c4"][Column("long", I2T, 5)].recalls == (100.0, 25.0)
     alone = found.recalls["BLIP"][Column("long", T2I)]
     assert (alone.mean, alone.recalls, alone.low, alone.high) == (25.0, (25.0,), 0.0, 75.0)
-    assert alone.text == "25.0 ± 37.5"
+    assert alone.text == "25.0 (0.0 to 75.0)"
     # Two seeds so far apart tell next to nothing: t with one degree of freedom is 12.7 at 97.5 %.
-    assert own.high - own.low > 2 * 12.7 * 50 / 2**0.5 / 2**0.5 * 0.8
+    assert (own.low, own.high) == (0.0, 100.0)
     assert "c1, seed 0" in found.missing
     assert "c4, seed 0" in found.missing  # its other benchmark
 
@@ -216,3 +218,34 @@ def test_nine_in_ten_intervals_and_more_hold_the_truth(seeds: int, between: floa
         low, high = interval(with_seeds(draws, spread, seeds, rng)[:, None])[:, 0]
         held += bool(low <= truth <= high)
     assert 0.91 <= held / repeats <= 0.995
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@given(level=st.sampled_from([0.0, 0.01, 0.5, 0.97, 1.0]), salt=st.integers(0, 99))
+@settings(
+    deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_no_interval_leaves_the_scale(
+    make_study: MakeStudy, put: Put, tmp_path: Path, seeds: int, level: float, salt: int
+) -> None:
+    study = make_study({"seeds": list(range(seeds))})
+    rng = np.random.default_rng(salt)
+    put(study, "c1", "long", (rng.random((seeds, 30)) < level).astype(float).tolist())
+    put(study, "c4", "long", (rng.random((seeds, 30)) < 0.5).astype(float).tolist())
+    found = read_scores(study, tmp_path / "out")
+    for estimates in found.recalls.values():
+        for one in estimates.values():
+            assert 0 <= one.low <= one.mean + 1e-9
+            assert one.mean - 1e-9 <= one.high <= 100
+            assert one.high > one.low, "so few queries leave no doubt?"
+    difference = found.difference("c1", "c4", Column("long", I2T))
+    assert difference is not None
+    assert -100 <= difference.low <= difference.high <= 100
+
+
+def test_far_from_the_ends_the_scale_changes_next_to_nothing() -> None:
+    draws = np.random.default_rng(0).normal(50, 2, 4000)
+    plain = with_seeds(draws, Spread.of(np.array([49.0, 50, 51]), 2.0), 3, np.random.default_rng(1))
+    own = bounded(draws, [49.0, 50.0, 51.0], np.random.default_rng(1))
+    ends = np.percentile([plain, own], [2.5, 97.5], axis=1)
+    assert np.allclose(ends[:, 0], ends[:, 1], atol=0.2)

@@ -37,14 +37,18 @@ def dropping(path: str) -> str | None:
     for place, folder in enumerate(folders):
         low = folder.lower()
         whole = "/".join(folders[: place + 1]).lower()
-        if low in DROPPING_FOLDERS or low.startswith(".") or whole.endswith(DROPPING_ENDS):
+        if low in DROPPING_FOLDERS or _is_hidden(low) or whole.endswith(DROPPING_ENDS):
             return folder
     low = name.lower()
     if low in DROPPING_FILES:
         return name
     if start := next((start for start in DROPPING_STARTS if low.startswith(start)), None):
         return name[: len(start)] + "*"
-    return "hidden" if name.startswith(".") else None
+    return "hidden" if _is_hidden(name) else None
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and name not in (".", "..")
 
 
 @dataclass

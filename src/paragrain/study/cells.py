@@ -4,6 +4,7 @@
         run/                  the run of `paragrain.training`
         <benchmark>-<key>.json, .npz       a result and its ranks
         curve-<curve>-<key>.json, .npz     results at several token budgets
+        failed.txt            why it failed, if it did when it last ran
 
 What is there is not done again: a cell is finished when all of these are there.
 """
@@ -20,12 +21,14 @@ from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import save_results, sweep
-from paragrain.files import read_json
+from paragrain.files import read_json, write_text
 from paragrain.study.file import BenchmarkSpec
 from paragrain.study.plan import Cell, Study, short_hash, slug
 from paragrain.training import train
 from paragrain.training.budgets import steps_for_tokens
 from paragrain.training.runs import Run
+
+FAILED = "failed.txt"
 
 
 def cell_folder(cell: Cell, out: Path) -> Path:
@@ -59,6 +62,21 @@ def missing(study: Study, cell: Cell, out: Path) -> list[Path]:
     wanted += [result_path(study, cell, name, out) for name in study.benchmarks(cell.name)]
     wanted += [curve_path(study, cell, name, out) for name in study.curves(cell.name)]
     return [path for path in wanted if not path.is_file()]
+
+
+def failure(cell: Cell, out: Path) -> str:
+    """Why a cell failed when it last ran; "" if it did not."""
+    path = cell_folder(cell, out) / FAILED
+    return path.read_text("utf-8") if path.is_file() else ""
+
+
+def note_failure(cell: Cell, out: Path, why: str) -> None:
+    """Keep why a cell failed, for the report; "" once it ran well."""
+    path = cell_folder(cell, out) / FAILED
+    if why:
+        write_text(path, why)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def run_cell(

@@ -1,23 +1,23 @@
 """The whole idea in a few minutes: a world, three recipes, four benchmarks, one report."""
 
-import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paragrain import pages
+from paragrain import pages, plots
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.evaluation import Benchmark, Result, sweep_benchmark
 from paragrain.evaluation.stored import DIRECTIONS
-from paragrain.files import replacing, write_json, write_text
-from paragrain.images import media_type
+from paragrain.files import write_json, write_text
 from paragrain.progress import progress_bar
-from paragrain.searching import search
+from paragrain.retrieval.bootstrap import RESAMPLES, Units, interval, resample
 from paragrain.sources import import_scenes
 from paragrain.sources.scenes.world import FAMILY
+from paragrain.study.analyses.qualitative import Qualitative, qualitative, qualitative_html
 from paragrain.study.figures import Band, draw_curves
 from paragrain.training import train
 
@@ -46,9 +46,14 @@ BENCHMARKS = {
 }
 """Split, texts and token budget of each column of the table."""
 
+LONG, SHORT = ("long", "long, other style"), ("short", "short, twins")
+
 BUDGETS = (10, 20, 40, 60, 80, 100, 128)
-CURVE_MODELS = ("BLIP0", "C1", "C5")
-QUERIES = 5
+BASE, BEST = "BLIP0", "C4"
+"""The models of the answer and of the examples: untouched, and trained on paragraphs alone."""
+
+EXAMPLES = 6
+LOOKS = plots.families({BASE: plots.BASE, **{recipe.upper(): recipe for recipe in RECIPES}})
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,16 @@ class DemoResult:
     Attributes:
         seed: of the world and the training.
         scores: results by model and benchmark.
-        curves: R@1 (%) with its interval by model and direction at `BUDGETS`.
+        curves: results by model at `BUDGETS`.
+        examples: what `BASE` and `BEST` answer to long queries.
         report: the HTML page.
         seconds: of each part.
     """
 
     seed: int
     scores: dict[str, dict[str, Result]]
-    curves: dict[str, dict[str, Band]]
+    curves: dict[str, list[Result]]
+    examples: Qualitative
     report: Path
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -93,6 +100,29 @@ class DemoResult:
             lines.append(f"{model:8}" + "".join(f"{cell:>20}" for cell in cells))
         return lines
 
+    @cached_property
+    def changes(self) -> list["Change"]:
+        """Each recipe less `BASE` on each benchmark, both directions, paired on the queries."""
+        return [
+            Change(
+                model, name, direction, *_difference(self.scores[BASE][name], own[name], direction)
+            )
+            for model, own in self.scores.items()
+            if model != BASE
+            for name in BENCHMARKS
+            for direction in DIRECTIONS
+        ]
+
+    def answer(self) -> list[str]:
+        """What the demo's question is answered, in sentences that follow from the intervals."""
+        told = []
+        for names, of in ((LONG, "long texts"), (SHORT, "short texts")):
+            for model in self.scores:
+                own = [c for c in self.changes if c.model == model and c.benchmark in names]
+                if own:
+                    told.append(_sentence(model, of, own))
+        return told
+
     def as_dict(self) -> dict[str, Any]:
         """Everything but the page."""
         return {
@@ -103,12 +133,52 @@ class DemoResult:
             },
             "budgets": list(BUDGETS),
             "curves": {
-                model: {direction: vars(band) for direction, band in lines.items()}
-                for model, lines in self.curves.items()
+                model: {d.replace("_", " "): vars(_level(line, d)) for d in DIRECTIONS}
+                for model, line in self.curves.items()
             },
+            "answer": self.answer(),
+            "differences": [asdict(change) for change in self.changes],
+            "examples": self.examples.as_dict(),
             "seconds": {name: round(value, 1) for name, value in self.seconds.items()},
             "report": str(self.report),
         }
+
+
+@dataclass(frozen=True)
+class Change:
+    """Recall@1 of a recipe less that of `BASE`, in points, with its interval over the queries."""
+
+    model: str
+    benchmark: str
+    direction: str
+    value: float
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """Such as "+8.8 (5.6 to 12.0)"; a star where the interval leaves zero out."""
+        star = "*" if self.low > 0 or self.high < 0 else ""
+        return f"{self.value:+.1f} ({self.low:.1f} to {self.high:.1f}){star}"
+
+
+def _sentence(model: str, of: str, changes: Sequence[Change]) -> str:
+    """How one recipe fares on texts of one kind, by what the intervals show."""
+    more = [c for c in changes if c.low > 0]
+    fewer = [c for c in changes if c.high < 0]
+    parts = []
+    for found, word in ((more, "more"), (fewer, "fewer")):
+        if found:
+            told = "; ".join(
+                f"{c.benchmark}, {c.direction.replace('_', ' ')} {c.text.rstrip('*')}"
+                for c in found
+            )
+            parts.append(f"finds {word} in {len(found)} of {len(changes)} measurements ({told})")
+    rest = len(changes) - len(more) - len(fewer)
+    if rest:
+        no = "shows no difference beyond the error in "
+        parts.append(f"{no}{'any' if rest == len(changes) else f'the other {rest}'}")
+    return f"{model} on {of}: {', and '.join(parts)}."
 
 
 def run_demo(out: Path, *, seed: int = 0, size: int = SIZE, show: bool = True) -> DemoResult:
@@ -139,11 +209,17 @@ def run_demo(out: Path, *, seed: int = 0, size: int = SIZE, show: bool = True) -
         clock.lap(f"training {recipe.upper()}")
     scores = _scores(models, benchmarks, world, show)
     curves = _curves(models, benchmarks["long"], world, show)
+    examples = qualitative(
+        benchmarks["long"],
+        {name: [scores[name]["long"].queries] for name in (BASE, BEST)},
+        {name: models[name] for name in (BASE, BEST)},
+        tokens=BENCHMARKS["long"][2],
+        examples=EXAMPLES,
+    )
     clock.lap("evaluation")
-    result = DemoResult(seed, scores, curves, out / "report.html", seconds)
-    write_text(result.report, _report(result, world, models))
-    with replacing(out / "truncation.svg") as figure:
-        _truncation(curves, "text to image").savefig(figure, format="svg", bbox_inches="tight")
+    result = DemoResult(seed, scores, curves, examples, out / "report.html", seconds)
+    write_text(result.report, _report(result, world))
+    plots.save_svg(_truncation(curves, "text_to_image"), out / "truncation.svg")
     clock.lap("report")
     write_json(out / "results.json", result.as_dict())
     return result
@@ -179,19 +255,26 @@ def _scores(
 
 def _curves(
     models: dict[str, ImageTextEncoder], benchmark: Benchmark, world: Collection, show: bool
-) -> dict[str, dict[str, Band]]:
+) -> dict[str, list[Result]]:
     curves = {}
-    with progress_bar("cutting texts", len(CURVE_MODELS), unit="models", show=show) as advance:
-        for model in CURVE_MODELS:
-            results = sweep_benchmark(benchmark, world, models[model], BUDGETS)
-            curves[model] = {
-                direction.replace("_", " "): _band(results, direction) for direction in DIRECTIONS
-            }
+    with progress_bar("cutting texts", len(models), unit="models", show=show) as advance:
+        for model, encoder in models.items():
+            curves[model] = sweep_benchmark(benchmark, world, encoder, BUDGETS)
             advance()
     return curves
 
 
-def _band(results: Sequence[Result], direction: str) -> Band:
+def _difference(first: Result, second: Result, direction: str) -> tuple[float, float, float]:
+    """Recall@1 of the second less the first in points, with the interval of the paired draws."""
+    hits = [one.queries.hits(direction, 1) for one in (first, second)]
+    units = Units.of(hits)
+    draws = 100 * resample(units, resamples=RESAMPLES, seed=0).reshape(-1, 2)
+    low, high = interval((draws[:, 1] - draws[:, 0])[:, None])[:, 0].tolist()
+    means = 100 * units.means.reshape(2)
+    return float(means[1] - means[0]), low, high
+
+
+def _level(results: Sequence[Result], direction: str) -> Band:
     """R@1 (%) of each result with its interval."""
     intervals = [result.intervals["strict"][direction]["R@1"] for result in results]
     return Band(
@@ -201,21 +284,35 @@ def _band(results: Sequence[Result], direction: str) -> Band:
     )
 
 
-def _truncation(curves: dict[str, dict[str, Band]], direction: str) -> "Figure":
-    """Recall against the number of tokens that are read, one line a model."""
-    lines = {model: curve[direction] for model, curve in curves.items()}
-    return draw_curves(BUDGETS, lines, title=f"Paragraphs cut short, {direction}")
+def _truncation(curves: dict[str, list[Result]], direction: str) -> "Figure":
+    """Recall against the number of tokens that are read, and the difference to `BASE`."""
+    differences = {}
+    for model, line in curves.items():
+        if model != BASE:
+            pairs = zip(curves[BASE], line, strict=True)
+            differences[model] = Band(
+                *zip(*(_difference(*pair, direction) for pair in pairs), strict=True)
+            )
+    return draw_curves(
+        BUDGETS,
+        {model: _level(line, direction) for model, line in curves.items()},
+        LOOKS,
+        differences=differences,
+        base=BASE,
+        title=f"Paragraphs cut short, {direction.replace('_', ' ')}",
+    )
 
 
 # --- The page ---------------------------------------------------------------------------------
 
 
-def _report(result: DemoResult, world: Collection, models: dict[str, ImageTextEncoder]) -> str:
+def _report(result: DemoResult, world: Collection) -> str:
     """The report as HTML."""
-    head = ["model", *(f"{name}, {d}" for name in BENCHMARKS for d in ("i2t", "t2i"))]
-    counts = result.scores["BLIP0"]["long"].scores
+    columns = [(name, d) for name in BENCHMARKS for d in ("i2t", "t2i")]
+    counts = result.scores[BASE]["long"].scores
     steps, batch = TRAINING["max_steps"], TRAINING["batch_size"]
     minutes = sum(result.seconds.values()) / 60
+    changes = {(c.model, c.benchmark, c.direction): c.text for c in result.changes}
     return pages.page(
         "Does a paragraph teach a text encoder to read?",
         pages.paragraph(
@@ -224,8 +321,10 @@ def _report(result: DemoResult, world: Collection, models: dict[str, ImageTextEn
             f"{batch} scenes each. Its image vectors never changed. Then every model ranked every "
             "picture against every text, exactly."
         ),
+        pages.heading("What was found"),
+        *(pages.paragraph(sentence) for sentence in result.answer()),
         pages.table(
-            head,
+            ["model", *columns],
             result.rows(),
             f"Recall@1 in percent, world and training of seed {result.seed}. i2t: image to text; "
             f"t2i: text to image. Twins: {counts.images:,} scenes in families of {FAMILY}, whose "
@@ -233,21 +332,30 @@ def _report(result: DemoResult, world: Collection, models: dict[str, ImageTextEn
             "style has words, order and sentences that no recipe was trained on.",
             mark_best=True,
         ),
+        pages.table(
+            [f"less {BASE}", *columns],
+            [
+                [model, *(changes[model, name, d] for name in BENCHMARKS for d in DIRECTIONS)]
+                for model in result.scores
+                if model != BASE
+            ],
+            "Differences of Recall@1 in points with 95 % intervals, paired on the queries; * where "
+            "the interval leaves zero out. They tell of other queries, not of other seeds.",
+        ),
         pages.heading("How much of a text is read?"),
         *(
             pages.figure(
                 _truncation(result.curves, direction),
-                f"Recall@1, {direction}, when only the first tokens of each paragraph are read "
-                "(split twins, 128 tokens hold nearly all of every paragraph).",
+                f"Recall@1, {direction.replace('_', ' ')}, when only the first tokens of each "
+                "paragraph are read (split twins, 128 tokens hold nearly all of every paragraph). "
+                f"Below: the difference to {BASE}, paired on the queries. Bands are 95 % "
+                "intervals.",
             )
-            for direction in ("image to text", "text to image")
+            for direction in DIRECTIONS
         ),
-        pages.heading("Five questions"),
-        pages.paragraph(
-            f"Five paragraphs of the split twins, drawn with seed {result.seed}; the five best "
-            "pictures of each model, the right one framed in green."
-        ),
-        *_questions(result.seed, world, models),
+        pages.heading(f"What {BASE} and {BEST} answer"),
+        pages.paragraph("The queries are paragraphs of the split twins."),
+        qualitative_html(result.examples, world),
         pages.heading("What this does and does not show"),
         pages.paragraph(
             "The world is procedural: ten shapes, ten colours, templates for sentences. It shows "
@@ -262,23 +370,3 @@ def _report(result: DemoResult, world: Collection, models: dict[str, ImageTextEn
             dim=True,
         ),
     )
-
-
-def _questions(seed: int, world: Collection, models: dict[str, ImageTextEncoder]) -> list[str]:
-    """Queries with the pictures that BLIP0 and C5 find for them."""
-    ids = random.Random(f"questions {seed}").sample(world.ids("twins"), QUERIES)
-    parts = []
-    for id, record in world.get(ids).items():
-        parts.append(f"<blockquote>{pages.text(record.paragraph)}</blockquote>")
-        for model in ("BLIP0", "C5"):
-            hits = search(
-                world, models[model], record.paragraph or "", tokens=128, split="twins", show=False
-            )
-            found = world.get([hit.id for hit in hits])
-            pictures = []
-            for hit in hits:
-                data = world.image_bytes(found[hit.id])
-                alt = f"{hit.id}, cosine {hit.score:.3f}"
-                pictures.append(pages.picture(data, media_type(data), alt, right=hit.id == id))
-            parts.append(f"<div class=row><b>{model}</b>{''.join(pictures)}</div>")
-    return parts

@@ -1,7 +1,6 @@
-"""The drawings of a study in one style: fonts, sizes, colours, curves with bands, Pareto plots.
+"""The drawings of a study: curves with bands and differences, Pareto plots, matrices.
 
-All are white, so that they can be read on a dark page too. Models are told apart by colour, marker
-and dash at once. `paragrain.pages.svg` makes the same bytes of the same drawing each time.
+Letters, colours and files are those of `paragrain.plots`; a recipe looks the same in all of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,29 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paragrain import pages
+from paragrain import plots
+from paragrain.plots import FRAME, INK, SMALL, SOFT, dress, name_ends, panels
 from paragrain.study.labels import place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SIZE = (5.4, 3.7)
-"""Inches; 390 points across, so that letters of 11 can still be read on a phone."""
+Looks = Mapping[str, Mapping[str, Any]]
+"""Colour, marker and dash of each model by its title; see `plots.families`."""
 
-FONT, SMALL = 11, 9.5
-INK, SOFT = "#1c1e21", "#5f6670"
-DPI = 130
-"""Of what is drawn as pixels inside an SVG: clouds of points."""
+LINES = 4
+"""So many curves can be told apart where they run close; more go into further figures."""
 
-_MARKERS = "osD^vP"
-_DASHES = ("-", "--", "-.", ":")
-_LEGEND_LETTERS = 46  # of a row below a plot
+_CELL_INK = "#1b1d20"  # on a shade that stays pale on a dark page too, and so no colour of `DARK`
 
 
 @dataclass(frozen=True)
 class Band:
-    """A curve and its interval, one number for each place on the axis."""
+    """A curve and its interval, one number for each place on the axis; NaN leaves a gap."""
 
     mean: Sequence[float]
     low: Sequence[float]
@@ -51,93 +47,72 @@ class ParetoPoint:
     up_interval: tuple[float, float]
 
 
-def look(index: int) -> dict[str, Any]:
-    """Colour, marker and dash of the line number `index`; 42 lines differ in one of them."""
-    colours = pages.COLOURS
-    return {
-        "color": colours[index % len(colours)],
-        "marker": _MARKERS[index % len(_MARKERS)],
-        "linestyle": _DASHES[index // len(colours) % len(_DASHES)],
-    }
-
-
-def panels(
-    count: int = 1, *, across: int = 3, size: tuple[float, float] = SIZE
-) -> "tuple[Figure, list[Axes]]":
-    """A drawing of `count` plots, at most `across` in a row, each of `size` inches, undressed."""
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    layout = ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
-    columns = min(count, across)
-    rows = -(-count // columns)
-    drawing = Figure(figsize=(size[0] * columns, size[1] * rows), dpi=DPI, layout=layout)
-    drawing.set_facecolor("white")
-    axes = drawing.subplots(rows, columns, squeeze=False).ravel().tolist()
-    for unused in axes[count:]:
-        unused.remove()
-    return drawing, axes[:count]
-
-
-def dress(axes: "Axes", across: str, up: str, title: str = "", *, grid: bool = True) -> None:
-    """Names, fonts, frame and grid of a plot. No text is taken for a formula."""
-    axes.set_xlabel(across, fontsize=FONT, color=INK, parse_math=False)
-    axes.set_ylabel(up, fontsize=FONT, color=INK, parse_math=False)
-    axes.set_title(title, fontsize=FONT, color=INK, parse_math=False)
-    axes.tick_params(labelsize=SMALL, colors=SOFT)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#9aa0a6")
-    if grid:
-        axes.grid(alpha=0.25)
-    axes.set_axisbelow(True)
-
-
-def legend_below(axes: "Axes") -> None:
-    """Name the lines under the plot, in as many columns as their names leave room for."""
-    handles, names = axes.get_legend_handles_labels()
-    if not names:
-        return
-    columns = max(1, min(len(names), _LEGEND_LETTERS // (5 + max(map(len, names)))))
-    legend = axes.legend(
-        handles,
-        names,
-        ncols=columns,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.2),
-        frameon=False,
-        fontsize=SMALL,
-        handlelength=2.6,
-    )
-    for entry in legend.get_texts():
-        entry.set_parse_math(False)
-
-
 def draw_curves(
     places: Sequence[float],
     lines: Mapping[str, Band],
+    looks: Looks | None = None,
     *,
+    differences: Mapping[str, Band] | None = None,
+    base: str = "",
     across: str = "tokens read of each text",
     up: str = "Recall@1, %",
     title: str = "",
 ) -> "Figure":
-    """One line a model, its interval as a shaded band.
+    """One line a model, named at its end, its interval as a band; differences to one model below.
 
     Args:
         places: P positions on the axis, such as token budgets.
-        lines: by name, each with P numbers; NaN leaves a gap.
+        lines: by name, each with P numbers.
+        looks: of each name; shades of ink if not given, for lines that are no models.
+        differences: by name, each line less that of `base`, in points.
+        base: name of the model that the differences are to.
         across, up, title: names of the axes with their units, and of the plot.
     """
-    drawing, (axes,) = panels()
-    for index, (name, band) in enumerate(lines.items()):
-        style = look(index)
+    drawing, axes = panels(2 if differences else 1, size=(5.4, 3.3), share_x=True)
+    looks = looks or _inks(lines)
+    _draw_lines(axes[0], places, lines, looks)
+    dress(axes[0], "" if differences else across, up, title)
+    axes[0].set_ylim(bottom=0)
+    ends = [(axes[0], lines)]
+    if differences:
+        axes[1].axhline(0, color=SOFT, linewidth=1)
+        _draw_lines(axes[1], places, differences, looks)
+        dress(axes[1], across, f"less {plots.label(base, 30)}, points")
+        ends.append((axes[1], differences))
+    for own, named in ends:
+        name_ends(own, [end for name, band in named.items() if (end := _end(name, places, band))])
+    return drawing
+
+
+def _draw_lines(
+    axes: "Axes", places: Sequence[float], lines: Mapping[str, Band], looks: Looks
+) -> None:
+    for name, band in lines.items():
+        style = looks[name]
         axes.fill_between(
             places, band.low, band.high, color=style["color"], alpha=0.16, linewidth=0
         )
-        axes.plot(places, band.mean, **style, markersize=4.5, linewidth=1.8, label=name)
-    dress(axes, across, up, title)
-    axes.set_ylim(bottom=0)
-    legend_below(axes)
-    return drawing
+        axes.plot(places, band.mean, **style, markersize=4.5, linewidth=1.8)
+
+
+def _end(name: str, places: Sequence[float], band: Band) -> tuple[str, float, float] | None:
+    """Name and place of the last point of a line; none if it has no point."""
+    there = [(x, y) for x, y in zip(places, band.mean, strict=True) if not np.isnan(y)]
+    return (name, *there[-1]) if there else None
+
+
+def _inks(names: Mapping[str, Any]) -> Looks:
+    """Lines in ink, told apart by marker, dash and the names at their ends."""
+    looks = {}
+    for index, name in enumerate(names):
+        colour = (INK, SOFT)[index % 2]
+        looks[name] = {
+            "color": colour,
+            "marker": "osD^vP"[index % 6],
+            "linestyle": ("-", "--", "-.", ":")[index % 4],
+            "markerfacecolor": colour,
+        }
+    return looks
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
@@ -157,7 +132,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def draw_pareto(
-    points: Sequence[ParetoPoint], *, across: str, up: str, title: str = ""
+    points: Sequence[ParetoPoint], looks: Looks, *, across: str, up: str, title: str = ""
 ) -> "Figure":
     """Each model at its two measures, with both intervals; the front is filled and joined.
 
@@ -165,6 +140,7 @@ def draw_pareto(
 
     Args:
         points: the models; their names are set where they cover nothing, as far as there is room.
+        looks: of each name.
         across, up: names of the axes, such as "mean R@1 on short texts, %".
     """
     drawing, (axes,) = panels(size=(5.4, 4.6))
@@ -180,17 +156,17 @@ def draw_pareto(
         zorder=1,
     )
     for index, point in enumerate(points):
-        colour = pages.COLOURS[0] if index in front else SOFT
+        look = looks[point.name]
         axes.errorbar(
             point.across,
             point.up,
             xerr=_reach(point.across, point.across_interval),
             yerr=_reach(point.up, point.up_interval),
-            marker="o",
+            marker=look["marker"],
             markersize=6,
-            color=colour,
-            markerfacecolor=colour if index in front else "white",
-            ecolor=colour,
+            color=look["color"],
+            markerfacecolor=look["color"] if index in front else "none",
+            ecolor=look["color"],
             elinewidth=1,
             alpha=0.95,
         )
@@ -201,7 +177,7 @@ def draw_pareto(
     for left, right in pairwise(steps):
         corner = (left.across, right.up)
         bars += [((left.across, left.up), corner), (corner, (right.across, right.up))]
-    named = [(p.name, p.across, p.up) for p in points]
+    named = [(plots.label(p.name, 34), p.across, p.up) for p in points]
     place_labels(drawing, axes, named, bold=set(front), lines=bars)
     return drawing
 
@@ -232,18 +208,19 @@ def draw_matrix(
     """
     from matplotlib.colors import LinearSegmentedColormap
 
-    blue, orange = pages.COLOURS[0], pages.COLOURS[1]
+    blue, orange = plots.COLOURS[0], plots.COLOURS[1]
     ends = ["#ffffff", blue] if limits[0] >= 0 else [orange, "#ffffff", blue]
     colours = LinearSegmentedColormap.from_list("shades", ends)
     axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1], aspect="auto")
     far = 0.62 * max(abs(limits[0]), abs(limits[1]))
     for (row, column), value in np.ndenumerate(values):
-        ink = "white" if abs(value) > far else INK
+        ink = "#fefefe" if abs(value) > far else _CELL_INK
         axes.text(
             column, row, f"{value:.{digits}f}", ha="center", va="center", color=ink, fontsize=SMALL
         )
-    axes.set_xticks(range(len(columns)), labels=columns, rotation=20, ha="right")
-    axes.set_yticks(range(len(rows)), labels=rows)
+    axes.set_xticks(range(len(columns)), labels=map(plots.label, columns), rotation=20, ha="right")
+    axes.set_yticks(range(len(rows)), labels=map(plots.label, rows))
     axes.grid(False)
+    axes.spines[:].set_color(FRAME)
     for name in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         name.set_parse_math(False)

@@ -181,6 +181,7 @@ class Analyses(_Data):
         map: the benchmark of the t-SNE plots, if another one.
         cells: the models that are looked at side by side.
         right, wrong: the two models of the pages of examples.
+        added: names of analyses that other packages register as `paragrain.analyses`.
         sample: images in the t-SNE plots and the sums over texts.
     """
 
@@ -189,6 +190,7 @@ class Analyses(_Data):
     right: str
     wrong: str
     map: str | None = None
+    added: tuple[str, ...] = ()
     sample: int = Field(default=500, ge=20)
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from paragrain.plots import FRAME, INK, SMALL, quiet
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK = "#1c1e21"
-SIZE = 9.5
 _POINT = 6.0  # half the side of the square around a point that is kept free, in points
 _REACHES = (8.0, 16.0, 26.0, 38.0, 52.0, 70.0)  # how far from its point a label may stand
 _ANGLES = np.deg2rad([0, 45, -45, 30, -30, 90, -90, 135, -135, 180, 60, -60, 120, -120, 150, -150])
@@ -44,7 +44,8 @@ def place_labels(
     from matplotlib.text import Text
 
     canvas = FigureCanvasAgg(drawing)
-    canvas.draw()  # fixes the layout, without which nothing has a place
+    with quiet():
+        canvas.draw()  # fixes the layout, without which nothing has a place
     axes.set_xlim(axes.get_xlim())
     axes.set_ylim(axes.get_ylim())
     unit = drawing.dpi / 72  # pixels of one point
@@ -55,13 +56,13 @@ def place_labels(
             (x, y),
             xytext=(0, 0),
             textcoords="offset points",
-            fontsize=SIZE,
+            fontsize=SMALL,
             color=INK,
             ha="center",
             va="center",
             weight="bold" if index in bold else "normal",
             parse_math=False,
-            arrowprops={"arrowstyle": "-", "color": "#9aa0a6", "linewidth": 0.7, "shrinkB": 4},
+            arrowprops={"arrowstyle": "-", "color": FRAME, "linewidth": 0.7, "shrinkB": 4},
         )
         for index, (name, x, y) in enumerate(points)
     ]

@@ -17,9 +17,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from paragrain import plots
 from paragrain.errors import UsageError
 from paragrain.evaluation import load_protocol
 from paragrain.study.file import Baseline, CellSpec, StudyFile, named
+from paragrain.study.plug import check_analyses
 from paragrain.training.config import TrainConfig, make_config
 from paragrain.training.supervision import Recipe, first_problem, load_recipe, parse_recipe
 
@@ -129,6 +131,18 @@ class Study:
         """The curves that have a line of a model."""
         return [curve for curve, spec in self.file.curves.items() if name in spec.cells]
 
+    @cached_property
+    def looks(self) -> dict[str, dict[str, Any]]:
+        """Colour, marker and dash of each model by its title, the same in every figure."""
+        family = {}
+        known = [load_recipe(own).name for own in self.file.recipes]
+        for name, cells in self.models.items():
+            recipe = cells[0].recipe
+            like = [own for own in known if name.startswith(f"{own}-")]
+            own = name if recipe is None else (like or [recipe.name])[0]
+            family[cells[0].title] = plots.BASE if name == self.start else own
+        return plots.families(family)
+
     def title(self, name: str) -> str:
         """How the report calls a model."""
         return self.models[name][0].title
@@ -144,7 +158,7 @@ class Study:
             if isinstance(spec.recipe, str)
             else parse_recipe(yaml.safe_dump(spec.recipe), name, where=f"{self.path}, {name}")
         )
-        default = recipe.name.upper() if isinstance(spec.recipe, str) else name
+        default = name.upper() if name == recipe.name else name
         likes = self._likes(spec.tokens_like, spec.collection)
         return [
             Cell(
@@ -243,6 +257,7 @@ def _check_names(study: Study) -> None:
         *(("claims", kind, names) for c in file.claims for kind, names in named(c)),
     ]
     if file.analyses:
+        check_analyses(file.analyses.added, f"the study {study.path}")
         looked = (*file.analyses.cells, file.analyses.right, file.analyses.wrong)
         wanted += [
             (
@@ -312,6 +327,12 @@ def _check_twice(study: Study) -> None:
             raise UsageError(
                 f"the study {study.path} defines the same as {other!r} and as {cell.name!r}, whose "
                 "names differ too little for two folders: rename one of them"
+            )
+    titles = [cells[0].title for cells in study.models.values()]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise UsageError(
+                f"the study {study.path} calls two models {title!r}: give one another title"
             )
 
 

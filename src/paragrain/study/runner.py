@@ -18,7 +18,7 @@ from paragrain.files import read_json, write_json, write_text
 from paragrain.locks import Held, hold
 from paragrain.progress import progress_bar
 from paragrain.runtime import cores
-from paragrain.study.cells import missing
+from paragrain.study.cells import missing, note_failure
 from paragrain.study.data import prepare_collections
 from paragrain.study.plan import Cell, Study, load_study
 from paragrain.study.worker import set_up, work
@@ -122,6 +122,7 @@ def _run(
     title = f"study {study.file.name}"
     with progress_bar(title, len(pending), unit="cells", show=show) as advance:
         for cell, seconds, problem in _work(study, pending, out, workers, threads, device):
+            note_failure(cell, out, problem)
             if problem:
                 report.failed.append((cell.label, problem))
             else:

@@ -2,12 +2,13 @@
 
 Intervals and p-values hold both sources of spread: which queries happened to be in the benchmark
 (bootstrap over groups of images) and which seed a training had (Student's t over the seeds); see
-`paragrain.evaluation.compare`, whose arithmetic this is, for many models at once.
+`paragrain.evaluation.compare`, whose arithmetic this is, for many models at once, on a scale that
+has ends: `bounded`.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,49 @@ from paragrain.study.plan import Study
 
 SIGNIFICANT = 0.05
 
+METHOD = (
+    "Intervals are of 95 %: bootstrap over groups of images with their texts (2,000 draws), "
+    "widened by the spread between seeds (Student's t) on the arcsine scale of a proportion, so "
+    "that none reaches below 0 or above 100; where no query of any seed is missed, or none is "
+    "found, the exact binomial bound. Differences are paired on the queries."
+)
+"""How the intervals of this module are made, for reports; kept with the numbers."""
+
+
+def bounded(
+    draws: np.ndarray,
+    recalls: Sequence[float],
+    rng: np.random.Generator,
+    ends: tuple[float, float] = (0.0, 100.0),
+) -> np.ndarray:
+    """Draws [R] of a mean over seeds, moved by what the seeds leave open, never past the ends.
+
+    As `with_seeds`, on the angle asin(sqrt(p)), where p is the place between the ends: on it a
+    proportion varies by the same amount everywhere (Anscombe 1948), and it has ends of its own.
+
+    Args:
+        draws: of the mean over the seeds, from the queries.
+        recalls: of each of the S seeds; one moves nothing, since it cannot tell.
+        rng: draws Student's t with S - 1 degrees of freedom.
+        ends: of the scale: 0 and 100 for a recall, -100 and 100 for a difference.
+
+    >>> moved = bounded(np.full(1000, 1.0), [0.0, 2.0], np.random.default_rng(0))
+    >>> bool(moved.min() >= 0), bool(moved.max() <= 100)
+    (True, True)
+    """
+    low, width = ends[0], ends[1] - ends[0]
+
+    def angle(value: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.arcsin(np.sqrt(np.clip((value - low) / width, 0, 1)))
+        return found
+
+    if len(recalls) < 2:
+        return draws
+    spread = Spread.of(angle(np.asarray(recalls)), 0.0)
+    moved = with_seeds(angle(draws), spread, len(recalls), rng)
+    back: np.ndarray = low + width * np.sin(np.clip(moved, 0, np.pi / 2)) ** 2
+    return back
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -31,7 +75,8 @@ class Estimate:
         mean: over its seeds.
         low, high: 95 % interval of the mean, from queries and seeds together.
         recalls: of each seed.
-        draws: [R] draws of the mean; those of two models on one benchmark are paired.
+        draws: [R] draws of the mean; those of two models on one benchmark are paired. None in a
+            report that is written from stored numbers.
         queries: [R] the same draws with the seeds as they are.
     """
 
@@ -39,27 +84,28 @@ class Estimate:
     low: float
     high: float
     recalls: tuple[float, ...]
-    draws: np.ndarray
-    queries: np.ndarray
+    draws: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
+    queries: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
     @classmethod
     def mean_of(cls, estimates: "Sequence[Estimate]") -> "Estimate":
-        """The mean over several benchmarks of one model."""
-        # How benchmarks go together, by common images or seeds, is not known; sorted draws take
-        # them as wholly bound to each other, so that the interval is rather too wide.
-        draws, queries = (
-            np.mean([np.sort(side) for side in sides], axis=0)
-            for sides in zip(*((one.draws, one.queries) for one in estimates), strict=True)
+        """The mean over several benchmarks of one model.
+
+        How benchmarks go together, by common images or seeds, is not known. They are taken as
+        wholly bound to each other, so that bounds add up and the interval is rather too wide.
+        """
+        seeds = min(len(one.recalls) for one in estimates)
+        mean, low, high = (
+            float(np.mean([getattr(one, part) for one in estimates]))
+            for part in ("mean", "low", "high")
         )
-        low, high = interval(draws[:, None])[:, 0].tolist()
-        recalls = np.mean([estimate.recalls for estimate in estimates], axis=0).tolist()
-        mean = float(np.mean([estimate.mean for estimate in estimates]))
-        return cls(mean, low, high, tuple(recalls), draws, queries)
+        recalls = np.mean([one.recalls[:seeds] for one in estimates], axis=0).tolist()
+        return cls(mean, low, high, tuple(recalls))
 
     @property
     def text(self) -> str:
-        """Such as "41.4 ± 1.9"; the half width of the interval."""
-        return f"{self.mean:.1f} ± {(self.high - self.low) / 2:.1f}"
+        """Such as "41.4 (39.5 to 43.3)"."""
+        return f"{self.mean:.1f} ({self.low:.1f} to {self.high:.1f})"
 
 
 @dataclass(frozen=True)
@@ -80,10 +126,8 @@ class Difference:
     def within(cls, first: Estimate, second: Estimate) -> "Difference":
         """The second less the first of one model, whose seeds are paired as its queries are."""
         changes = np.subtract(second.recalls, first.recalls)
-        draws = second.queries - first.queries
-        spread = Spread.of(changes, float(np.nanstd(draws)))
         rng = np.random.default_rng([0, 2])
-        moved = with_seeds(draws, spread, len(changes), rng)
+        moved = bounded(second.queries - first.queries, changes.tolist(), rng, (-100.0, 100.0))
         return cls.from_draws(float(changes.mean()), moved)
 
     @classmethod
@@ -114,25 +158,55 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a benchmark turned out to be.
+
+    Attributes:
+        images, texts: that were ranked.
+        tokens: the token budget of each model on it.
+    """
+
+    images: int
+    texts: int
+    tokens: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Scores:
-    """All estimates of a study.
+    """All estimates of a study, from the results that are there.
 
     Attributes:
         recalls: by model and column.
         curves: by curve, model and direction: R@1 at each budget.
         missing: labels of cells that have not all their results.
+        measured: by benchmark.
+        method: how the intervals were made, in words.
     """
 
     recalls: Mapping[str, Mapping[Column, Estimate]]
     curves: Mapping[str, Mapping[str, Mapping[str, Mapping[int, Estimate]]]]
     missing: Sequence[str]
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    method: str = METHOD
+
+    paired = True
+    """Whether differences along curves are paired on the queries."""
 
     def difference(self, first: str, second: str, column: Column) -> Difference | None:
         """The second model less the first; None if one of the two was not measured."""
         one, other = (self.recalls.get(name, {}).get(column) for name in (first, second))
         return None if one is None or other is None else Difference.of(one, other)
 
-    def marks(self, models: Sequence[str], column: Column) -> dict[str, str]:
+    def along(
+        self, curve: str, first: str, second: str, direction: str
+    ) -> Mapping[int, Difference]:
+        """The second model less the first, at each budget of a curve that both were read at."""
+        one, other = (
+            self.curves.get(curve, {}).get(name, {}).get(direction, {}) for name in (first, second)
+        )
+        return {b: Difference.of(one[b], other[b]) for b in one if b in other}
+
+    def marks(self, models: Sequence[str], column: Column) -> Mapping[str, str]:
         """The best and the second best model of a column, each only if all behind it are worse.
 
         Returns:
@@ -151,14 +225,24 @@ class Scores:
             found[ranked[place]] = title
         return found
 
+    def seeds(self, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Fewest and most seeds that the numbers of each model rest on; of measured ones alone."""
+        found = {}
+        for name in names:
+            counts = [len(e.recalls) for e in self.recalls.get(name, {}).values()]
+            if counts:
+                found[name] = min(counts), max(counts)
+        return found
+
 
 def read_scores(study: Study, out: Path) -> Scores:
     """Read every result of a study that is there, and estimate."""
     recalls: dict[str, dict[Column, Estimate]] = {}
     missing: dict[str, None] = {}
+    measured = {}
+    names = [(direction, k) for direction in DIRECTIONS for k in KS]
     for benchmark in study.file.benchmarks:
         found: dict[str, list[_Hits]] = {}
-        names = [(direction, k) for direction in DIRECTIONS for k in KS]
         for name, cells in study.models.items():
             for cell in cells if benchmark in study.benchmarks(name) else ():
                 path = result_path(study, cell, benchmark, out)
@@ -168,8 +252,12 @@ def read_scores(study: Study, out: Path) -> Scores:
                     missing[cell.label] = None
         for (name, direction, k), estimate in _estimates(found, names).items():
             recalls.setdefault(name, {})[Column(benchmark, direction, k)] = estimate
+        if found:
+            one = next(iter(found.values()))[0]
+            tokens = {name: hits[0].tokens for name, hits in found.items()}
+            measured[benchmark] = Measured(one.images, one.texts, tokens)
     curves = _curves(study, out, missing)
-    return Scores(recalls, curves, list(missing))
+    return Scores(recalls, curves, list(missing), measured)
 
 
 def _curves(
@@ -197,6 +285,10 @@ def _curves(
     return curves
 
 
+_TAIL = 0.025
+_ALL = 1e-9
+
+
 @dataclass(frozen=True)
 class _Hits:
     """What the estimates need of a result; the ranks themselves are thirty times as large.
@@ -205,19 +297,31 @@ class _Hits:
         path: of the result.
         asked: hash of the images and of the groups and texts that ask.
         units: sums of hits, a column for each direction and K.
+        images, texts, tokens: that were ranked, and the token budget.
     """
 
     path: Path
     asked: bytes
     units: Units
+    images: int
+    texts: int
+    tokens: int
 
     @classmethod
     def load(cls, path: Path, budget: int | None, names: Sequence[tuple[str, int]]) -> "_Hits":
-        queries = load_result(path, budget).queries
+        result = load_result(path, budget)
+        queries = result.queries
         asked = hashlib.blake2b("\n".join(queries.ids).encode())
         for part in (queries.groups, queries.text_image):
             asked.update(part.tobytes())
-        return cls(path, asked.digest(), Units.of([queries.hits(*name) for name in names]))
+        return cls(
+            path,
+            asked.digest(),
+            Units.of([queries.hits(*name) for name in names]),
+            len(queries.ids),
+            len(queries.text_image),
+            result.about["protocol"]["token_budget"],
+        )
 
 
 def _estimates(found: Mapping, names: Sequence[tuple[str, int]]) -> dict:
@@ -250,9 +354,12 @@ def _estimates(found: Mapping, names: Sequence[tuple[str, int]]) -> dict:
         for place, (direction, k) in enumerate(names):
             recalls, drawn = means[own, place], draws[:, own, place]
             queries = drawn.mean(1)
-            spread = Spread.of(recalls, float(np.nanstd(queries)))
-            moved = with_seeds(queries, spread, len(recalls), rng)
+            moved = bounded(queries, recalls.tolist(), rng)
             low, high = interval(moved[:, None])[:, 0].tolist()
+            # No draw of queries that are all found (or none) says how many others would be.
+            exact = 100 * _TAIL ** (1 / len(units))
+            low = min(low, exact) if recalls.min() > 100 - _ALL else low
+            high = max(high, 100 - exact) if recalls.max() < _ALL else high
             estimates[key, direction, k] = Estimate(
                 float(recalls.mean()), low, high, tuple(recalls.tolist()), moved, queries
             )

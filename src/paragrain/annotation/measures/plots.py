@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paragrain import pages
+from paragrain import pages, plots
 from paragrain.annotation.measures.agreement import Agreement
 from paragrain.annotation.measures.lengths import TOKEN_BUDGETS, Table, TextLengths
 from paragrain.annotation.measures.statistics import SCORES, AnnotationStatistics
-from paragrain.files import replacing, write_text
+from paragrain.files import write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ _TICKS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 def token_lengths(lengths: TextLengths) -> "Figure":
     """One curve a kind: the share of its texts that a token budget holds whole."""
     drawing, axes = _figure("tokens of a text, special tokens included", "texts that fit, %")
-    styles = zip(pages.COLOURS, _DASHES, strict=False)
+    styles = zip(plots.COLOURS, _DASHES, strict=False)
     longest = 600.0
     for (name, kind), (colour, dash) in zip(lengths.kinds.items(), styles, strict=False):
         if kind.tokens is None:
@@ -41,14 +41,16 @@ def token_lengths(lengths: TextLengths) -> "Figure":
     axes.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
     for budget in TOKEN_BUDGETS:
-        axes.axvline(budget, color="0.4", linewidth=1, zorder=0)
+        axes.axvline(budget, color=plots.SOFT, linewidth=1, zorder=0)
     # Their labels stand above the frame, where no curve and no other label can be.
     above = axes.secondary_xaxis("top")
     above.set_xticks(TOKEN_BUDGETS, labels=[str(budget) for budget in TOKEN_BUDGETS])
     above.minorticks_off()
     above.set_xlabel("token budgets", labelpad=6)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    above.tick_params(labelsize=plots.SMALL, colors=plots.SOFT)
+    above.xaxis.label.set_color(plots.INK)
+    above.spines["top"].set_color(plots.FRAME)
+    plots.legend_below(axes)
     return drawing
 
 
@@ -57,11 +59,11 @@ def scores(statistics: AnnotationStatistics) -> "Figure":
     drawing, axes = _figure("judge's score, 0 (wrong) to 10 (accurate)", "paragraphs")
     places = np.arange(len(SCORES) + 1)
     parts = (("first attempt", statistics.first, -0.2), ("kept attempt", statistics.kept, 0.2))
-    for (label, own, shift), colour in zip(parts, pages.COLOURS, strict=False):
+    for (label, own, shift), colour in zip(parts, plots.COLOURS, strict=False):
         axes.bar(places + shift, [*own.counts, own.none], 0.4, color=colour, label=label)
     axes.set_xticks(places, labels=[*(str(score) for score in SCORES), "none"])
     _count_upwards(axes)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    plots.legend_below(axes)
     return drawing
 
 
@@ -70,9 +72,9 @@ def attempts(statistics: AnnotationStatistics) -> "Figure":
     drawing, axes = _figure("attempts of a paragraph", "paragraphs")
     most = max(statistics.attempts, default=1)
     numbers = range(1, most + 1)
-    bars = axes.bar(numbers, [statistics.attempts[n] for n in numbers], color=pages.COLOURS[0])
+    bars = axes.bar(numbers, [statistics.attempts[n] for n in numbers], color=plots.COLOURS[0])
     if most <= 10:
-        axes.bar_label(bars, fmt="{:,.0f}", padding=2)
+        axes.bar_label(bars, fmt="{:,.0f}", padding=2, color=plots.INK)
         axes.set_xticks(numbers)
     axes.margins(y=0.12)
     _count_upwards(axes)
@@ -85,21 +87,23 @@ def confusion(found: Agreement, first: str, second: str) -> "Figure":
 
     drawing, axes = _figure("", "", size=(6.6, 5.6))
     counts = np.asarray(found.confusion)
-    colours = LinearSegmentedColormap.from_list("counts", ["#ffffff", pages.COLOURS[0]])
+    colours = LinearSegmentedColormap.from_list("counts", ["#ffffff", plots.COLOURS[0]])
     most = max(int(counts.max()), 1)
     shown = axes.imshow(counts, cmap=colours, origin="lower", vmin=0, vmax=most)
     size = 8 if most < 1000 else 6
     for row, column in np.argwhere(counts):
         number = counts[row, column]
-        ink = "white" if number > 0.8 * most else "black"
+        ink = "#fefefe" if number > 0.8 * most else "#1b1d20"  # the shades are pixels
         axes.text(column, row, f"{number:,}", ha="center", va="center", color=ink, fontsize=size)
     axes.set_xticks(SCORES)
     axes.set_yticks(SCORES)
     axes.grid(False)
     # Names of models may hold a dollar sign, which is no formula.
-    axes.set_xlabel(f"score by {_short(second)}", parse_math=False)
-    axes.set_ylabel(f"score by {_short(first)}", parse_math=False)
-    bar = drawing.colorbar(shown, ax=axes, label="paragraphs", shrink=0.8)
+    axes.set_xlabel(plots.label(f"score by {_short(second)}"), parse_math=False)
+    axes.set_ylabel(plots.label(f"score by {_short(first)}"), parse_math=False)
+    bar = drawing.colorbar(shown, ax=axes, shrink=0.8)
+    bar.set_label("paragraphs", color=plots.INK)
+    bar.ax.tick_params(labelsize=plots.SMALL, colors=plots.SOFT)
     _whole_numbers(bar.ax.yaxis)
     return drawing
 
@@ -142,8 +146,7 @@ def write_stats_page(
         if figure is None:
             path.unlink(missing_ok=True)
             continue
-        with replacing(path) as temporary:
-            figure.savefig(temporary, format="png", dpi=150, bbox_inches="tight")
+        plots.save_png(figure, path)
     parts = _parts(lengths, statistics, found, judges, figures)
     write_text(folder / PAGE, pages.page(f"Texts of {name}", samples, *parts))
     return folder / PAGE
@@ -201,14 +204,8 @@ def _html(table: Table) -> str:
 
 def _figure(across: str, up: str, size: tuple[float, float] = (6.4, 3.8)) -> "tuple[Figure, Axes]":
     """An empty plot with its axes named."""
-    from matplotlib.figure import Figure
-
-    drawing = Figure(figsize=size)
-    axes = drawing.subplots()
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    axes.grid(alpha=0.25)
-    axes.set_axisbelow(True)
+    drawing, (axes,) = plots.panels(size=size)
+    plots.dress(axes, across, up)
     return drawing, axes
 
 
@@ -225,6 +222,6 @@ def _whole_numbers(axis: "Axis") -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
-def _short(name: str, most: int = 50) -> str:
+def _short(name: str, most: int = 45) -> str:
     """The end of a long name, which is what tells models apart."""
     return name if len(name) <= most else "…" + name[1 - most :]

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paragrain import plots
 from paragrain.errors import UsageError
 from paragrain.retrieval.bootstrap import RESAMPLES, interval
 from paragrain.study import figures
@@ -83,6 +84,18 @@ class CrossSet:
                 "matched": [measured.as_dict() for measured in self.matched],
             }
         )
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "CrossSet":
+        """What `as_dict` gave."""
+        matrices = [
+            None if own is None else Matrix(**{name: np.array(own[name], float) for name in _PARTS})
+            for own in (plain["nearest"], plain["centroids"])
+        ]
+        assert matrices[0] is not None
+        matched = [Measured(**own) for own in plain["matched"]]
+        about = plain["seed"], plain["resamples"]
+        return cls(plain["names"], plain["pairs"], matrices[0], matrices[1], matched, *about)
 
 
 def cross_set(sets: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: int = 0) -> CrossSet:
@@ -192,8 +205,8 @@ def draw_cross_set(found: CrossSet) -> "Figure":
     matrices = [(found.nearest.value, "nearest text of another image, %", 0, (0.0, 100.0))]
     if found.centroids is not None:
         matrices.append((found.centroids.value, "cosine of centred centroids", 2, (-1.0, 1.0)))
-    drawing, panels = figures.panels(len(matrices), across=1, size=(5.4, 3.4))
+    drawing, panels = plots.panels(len(matrices), size=(5.4, 3.4))
     for axes, (values, title, digits, limits) in zip(panels, matrices, strict=True):
         figures.draw_matrix(axes, values, found.names, found.names, digits=digits, limits=limits)
-        figures.dress(axes, "texts of", "images of", title, grid=False)
+        plots.dress(axes, "texts of", "images of", title, grid=False)
     return drawing

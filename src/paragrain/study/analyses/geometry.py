@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paragrain import pages
+from paragrain import plots
 from paragrain.retrieval.bootstrap import RESAMPLES
-from paragrain.study import figures
 from paragrain.study.analyses.pairs import Measured, Pairs, image_draws, rounded
 
 if TYPE_CHECKING:
@@ -114,6 +113,16 @@ class Geometry:
             }
         )
 
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Geometry":
+        """What `as_dict` gave."""
+        names = ("modality_gap", "alignment", "uniformity_images", "uniformity_texts")
+        gap, near, images, texts, cosine = (
+            Measured(**plain[name]) for name in (*names, "matched_cosine")
+        )
+        about = plain["seed"], plain["resamples"]
+        return cls(plain["pairs"], gap, near, images, texts, cosine, *about)
+
 
 def geometry(pairs: Pairs, *, resamples: int = RESAMPLES, seed: int = 0) -> Geometry:
     """Measure gap, alignment and uniformity of pairs, with intervals over images.
@@ -168,6 +177,8 @@ def _double(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors, dtype=np.float64)
 
 
+_IMAGES, _TEXTS = "#7d8590", "#c2419f"  # pixels: to be read on light and dark, of no recipe
+
 # --- The map ----------------------------------------------------------------------------------
 
 
@@ -195,6 +206,14 @@ class Map:
         about = {"ids": self.ids, "settings": settings, "divergence": self.divergence}
         return rounded({**about, "images": self.images, "texts": self.texts}, 2)
 
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Map":
+        """What `as_dict` gave."""
+        settings = plain["settings"]
+        images, texts = (np.array(plain[name], dtype=float) for name in ("images", "texts"))
+        about = settings["perplexity"], settings["seed"], plain["divergence"]
+        return cls(plain["ids"], images, texts, *about)
+
 
 def tsne_map(pairs: Pairs, *, seed: int = 0) -> Map:
     """Lay images and texts of N pairs flat, together.
@@ -214,24 +233,24 @@ def tsne_map(pairs: Pairs, *, seed: int = 0) -> Map:
 
 def draw_maps(maps: Mapping[str, Map]) -> "Figure":
     """One panel a model: images as dots, texts as crosses, a thin line between matched ones."""
-    drawing, panels = figures.panels(len(maps), across=2, size=(2.8, 2.9))
+    drawing, panels = plots.panels(len(maps), across=2, size=(2.8, 2.9))
     for axes, (name, found) in zip(panels, maps.items(), strict=True):
         apart = np.full((len(found.ids), 2), np.nan)  # all lines in one path, with gaps
         joined = np.stack([found.images, found.texts, apart], 1).reshape(-1, 2)
-        axes.plot(joined[:, 0], joined[:, 1], color="#9aa0a6", linewidth=0.4, alpha=0.5, zorder=1)
+        axes.plot(joined[:, 0], joined[:, 1], color=plots.FRAME, linewidth=0.4, alpha=0.5, zorder=1)
         for points, colour, marker, label in (
-            (found.images, pages.COLOURS[0], "o", "images"),
-            (found.texts, pages.COLOURS[1], "x", "texts"),
+            (found.images, _IMAGES, "o", "images"),
+            (found.texts, _TEXTS, "x", "texts"),
         ):
             axes.scatter(
                 points[:, 0], points[:, 1], s=9, c=colour, marker=marker, linewidths=0.9
             ).set(label=label, rasterized=True)
-        figures.dress(axes, "", "", name, grid=False)
-        axes.spines[:].set(visible=True, color="#c9ccd0")
+        plots.dress(axes, "", "", name, grid=False)
+        axes.spines[:].set(visible=True, color=plots.FRAME)
         axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
     handles, names = panels[0].get_legend_handles_labels()
     drawing.legend(
         handles, names, loc="outside lower center", ncols=2, frameon=False,
-        fontsize=figures.SMALL, markerscale=1.6,
+        fontsize=plots.SMALL, markerscale=1.6, labelcolor=plots.INK,
     )  # fmt: skip
     return drawing

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from paragrain import plots
 from paragrain.encoders import BlipEncoder, ClipEncoder, SiglipEncoder
 from paragrain.encoders.base import ImageTextEncoder, evaluating, length_batches, pad
 from paragrain.errors import ParagrainError, UsageError
@@ -96,6 +97,20 @@ class Positions:
             }
             | {"behind_tokens": BEHIND, "bin_width": WIDTH}
         )
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Positions":
+        """What `as_dict` gave."""
+        own = {name: plain[name] for name in cls.__dataclass_fields__}
+        for name in ("by_position", "by_tenth"):
+            own[name] = [_measured(one) for one in own[name]]
+        for name in ("behind", "behind_even", "mean_place", "special"):
+            own[name] = _measured(own[name])
+        return cls(**own)
+
+
+def _measured(plain: Mapping[str, float | None]) -> Measured:
+    return Measured(**{name: float("nan") if v is None else v for name, v in plain.items()})
 
 
 def _plain(value: Any) -> Any:
@@ -306,33 +321,41 @@ def _attending(tower: Any, keep: Any) -> Iterator[None]:
 # --- The drawing ------------------------------------------------------------------------------
 
 
-def draw_positions(found: Mapping[str, Positions], *, least: int = 20) -> "Figure":
+def draw_positions(
+    found: Mapping[str, Positions], looks: figures.Looks, *, least: int = 20
+) -> "Figure":
     """Weight by position, and share by tenth, one line a model; 1 and 10 % are an even spread.
 
     Args:
         found: by model, all of one measure.
+        looks: of each model.
         least: bins that fewer texts reach are not drawn.
     """
-    drawing, (left, right) = figures.panels(2, across=1, size=(5.4, 3.3))
+    drawing, (above, below) = plots.panels(2, size=(5.4, 3.3))
     measure = next(iter(found.values())).measure
-    for index, (name, one) in enumerate(found.items()):
+    by_position, by_tenth = {}, {}
+    for name, one in found.items():
         shown = [place for place, reach in enumerate(one.reach) if reach >= min(least, one.texts)]
         middles = [one.starts[place] + (WIDTH - 1) / 2 for place in shown]
-        _line(left, middles, [one.by_position[place] for place in shown], index, name)
+        by_position[name] = middles, [one.by_position[place] for place in shown]
         tenths = [Measured(100 * m.value, 100 * m.low, 100 * m.high) for m in one.by_tenth]
-        _line(right, [5.0 + 10 * place for place in range(TENTHS)], tenths, index, name)
-    left.axhline(1, color=figures.SOFT, linewidth=0.9)
-    right.axhline(10, color=figures.SOFT, linewidth=0.9)
-    figures.dress(left, "position of the token", f"{measure} of a token, even = 1")
-    figures.dress(right, "place in the text, %", f"share of {measure}, %")
-    left.set_ylim(bottom=0)
-    right.set_ylim(bottom=0)
-    figures.legend_below(right)
+        by_tenth[name] = [5.0 + 10 * place for place in range(TENTHS)], tenths
+    above.axhline(1, color=plots.SOFT, linewidth=0.9)
+    below.axhline(10, color=plots.SOFT, linewidth=0.9)
+    for axes, lines in ((above, by_position), (below, by_tenth)):
+        for name, (places, band) in lines.items():
+            _line(axes, places, band, looks[name])
+    plots.dress(above, "position of the token", f"{measure} of a token, even = 1")
+    plots.dress(below, "place in the text, %", f"share of {measure}, %")
+    for axes, lines in ((above, by_position), (below, by_tenth)):
+        axes.set_ylim(bottom=0)
+        plots.name_ends(
+            axes, [(n, places[-1], band[-1].value) for n, (places, band) in lines.items() if band]
+        )
     return drawing
 
 
-def _line(axes: Any, places: list[float], band: list[Measured], index: int, name: str) -> None:
-    style = figures.look(index)
+def _line(axes: Any, places: list[float], band: list[Measured], look: Mapping[str, Any]) -> None:
     low, high, mean = ([getattr(m, part) for m in band] for part in ("low", "high", "value"))
-    axes.fill_between(places, low, high, color=style["color"], alpha=0.16, linewidth=0)
-    axes.plot(places, mean, **style, markersize=4, linewidth=1.6, label=name)
+    axes.fill_between(places, low, high, color=look["color"], alpha=0.16, linewidth=0)
+    axes.plot(places, mean, **look, markersize=4, linewidth=1.6)

@@ -1,11 +1,11 @@
-"""Examples in which one model is right and another is wrong, chosen by a rule and not by hand.
+"""Examples of what two models answer, chosen by a rule and in true proportion, not by hand.
 
-The rule, on the strict ranks of all seeds: a query counts for model A if A ranks its right answer
-first in every seed, though it lost every tie, while B ranks it below the K-th place in every seed,
-though it won every tie. Of these queries at most one of each group of images is taken (the first
-in the order of the benchmark), and of what is left the first few in the order of a hash of the
-image's id, which nobody can steer. The same rule with A and B exchanged is shown beside it, with
-the number of queries of each kind, so that a page can be weighed.
+The rule, on the strict ranks of all seeds: a query counts for the model that ranks its right answer
+first in more of the seeds (a tie counts by chance, as in recall). Of the places on the page each
+model gets the share that it has of these queries, rounded, but at least one if it has any; they are
+filled in the order of a hash of the image's id, which nobody can steer, with at most one query of
+each group of images. Where no query tells the models apart, queries that both find and that both
+miss are shown in their proportion instead. The numbers of all kinds stand beside.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,11 @@ from paragrain.retrieval import top_k
 from paragrain.study.analyses.pairs import check_vision
 
 K = 5
-"""Right is rank 1; wrong is a rank beyond this."""
+"""So many answers of each model are shown."""
 
-EXAMPLES = 5
+EXAMPLES = 6
+
+KINDS = ("first", "second", "both", "neither", "alike")
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Counts:
     """Queries by what both models do with them, over all seeds; they add up to `queries`.
 
     Attributes:
-        first, second: only the first model is right and the other wrong, or the reverse.
-        both: each is right in every seed.
-        neither: each is wrong in every seed.
-        rest: all others, on which seeds differ or ranks lie between 2 and K.
+        first, second: that model finds it in more seeds than the other.
+        both: each finds it in every seed.
+        neither: none finds it in any.
+        alike: each finds it in some seeds, equally many.
         queries: all.
     """
 
@@ -47,7 +49,7 @@ class Counts:
     second: int
     both: int
     neither: int
-    rest: int
+    alike: int
     queries: int
 
 
@@ -56,31 +58,31 @@ class Example:
     """One query.
 
     Attributes:
+        kind: one of `KINDS`.
         id: of its image.
         text: the query; "" where the image itself asks.
-        winner_ranks, loser_ranks: rank of the right answer in each seed, ties halved.
-        winner_top, loser_top: what the models of the first seed find, best first: ids of images,
-            or texts.
+        ranks: for each of the two models, the rank of the right answer in each seed, ties halved.
+        tops: for each, what the model of the first seed finds, best first: ids of images, or texts.
         right: the right answers: the id of the image, or all its texts.
     """
 
+    kind: str
     id: str
     text: str
-    winner_ranks: list[float]
-    loser_ranks: list[float]
-    winner_top: list[str]
-    loser_top: list[str]
+    ranks: list[list[float]]
+    tops: list[list[str]]
     right: list[str]
 
 
 @dataclass(frozen=True)
 class Qualitative:
-    """Examples both ways.
+    """Examples in true proportion.
 
     Attributes:
         first, second: names of the models.
         direction: "text_to_image" or "image_to_text".
-        first_wins, second_wins: examples for each model.
+        seeds: of each model.
+        examples: those that are shown, by kind.
         counts: of all queries.
         k, tokens: as in `qualitative`.
     """
@@ -88,8 +90,8 @@ class Qualitative:
     first: str
     second: str
     direction: str
-    first_wins: list[Example]
-    second_wins: list[Example]
+    seeds: list[int]
+    examples: list[Example]
     counts: Counts
     k: int
     tokens: int
@@ -98,25 +100,46 @@ class Qualitative:
         """Plain data."""
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Qualitative":
+        """What `as_dict` gave."""
+        examples = [Example(**example) for example in plain["examples"]]
+        return cls(**{**plain, "examples": examples, "counts": Counts(**plain["counts"])})
+
     @property
     def rule(self) -> str:
-        """How the examples were chosen, in a sentence."""
-        return (
-            "A query counts for a model if it ranks the right answer first in every seed while the "
-            f"other ranks it below place {self.k} in every seed. Of these, one of each group of "
-            "images is taken, and the first in the order of a hash of the image's id are shown."
+        """How the examples were chosen, and in which proportion."""
+        first, second, counts = self.first, self.second, self.counts
+        more = "in more seeds than the other" if max(self.seeds) > 1 else "and the other does not"
+        told = (
+            f"A query counts for a model that ranks the right answer first {more}: of "
+            f"{counts.queries:,} queries {counts.first:,} count for {first} and {counts.second:,} "
+            f"for {second}. "
+        )
+        shown = [sum(e.kind == kind for e in self.examples) for kind in KINDS]
+        if not counts.first and not counts.second:
+            return told + (
+                "None tells them apart, so queries are shown that both find, that none finds and "
+                "that both find in as many seeds, in their proportion"
+                f" ({shown[2]}, {shown[3]} and {shown[4]}), by a hash of the image's id."
+            )
+        absent = [n for n, c in ((first, counts.first), (second, counts.second)) if not c]
+        if absent:
+            told += f"No query counts for {absent[0]}, so that none of that kind can be shown. "
+        return told + (
+            f"Shown are {shown[0]} and {shown[1]}, the nearest to that proportion (at least one "
+            "of each kind that there is), by a hash of the image's id, one of each group of images."
         )
 
 
 def kinds(
-    first: Sequence[QueryRanks], second: Sequence[QueryRanks], direction: str, *, k: int = K
-) -> tuple[np.ndarray, np.ndarray, Counts]:
-    """Which queries count for each model: two bool [Q], and the counts of all kinds.
+    first: Sequence[QueryRanks], second: Sequence[QueryRanks], direction: str
+) -> tuple[dict[str, np.ndarray], Counts]:
+    """Which queries are of which kind: a bool [Q] for each of `KINDS`, and their counts.
 
     Args:
         first, second: stored ranks of each model on one benchmark, one for each seed.
         direction: "text_to_image" or "image_to_text".
-        k: beyond this rank a model is wrong.
 
     Raises:
         UsageError: a model has no ranks, or they are not of the same queries.
@@ -132,33 +155,55 @@ def kinds(
                 "the ranks are of other images or texts, so their queries are no pairs: evaluate "
                 "both models on the same benchmark"
             )
-    right, wrong = [], []
-    for side in (first, second):
-        ranks = [one.direction(direction) for one in side]
-        right.append(np.all([one.worst == 1 for one in ranks], axis=0))
-        wrong.append(np.all([1 + one.greater > k for one in ranks], axis=0))
-    wins = right[0] & wrong[1], right[1] & wrong[0]
-    both, neither = right[0] & right[1], wrong[0] & wrong[1]
-    told = [int(kind.sum()) for kind in (*wins, both, neither)]
-    total = len(right[0])
-    counts = Counts(told[0], told[1], told[2], told[3], total - sum(told), total)
-    return wins[0], wins[1], counts
+    one, other = (
+        np.mean([ranks.hits(direction, 1)[0] for ranks in side], axis=0) for side in (first, second)
+    )
+    near = np.isclose(one, other, rtol=0, atol=1e-9)
+    both, neither = near & (one > 1 - 1e-9), near & (one < 1e-9)
+    found = {
+        "first": ~near & (one > other),
+        "second": ~near & (one < other),
+        "both": both,
+        "neither": neither,
+        "alike": near & ~both & ~neither,
+    }
+    told = {name: int(rows.sum()) for name, rows in found.items()}
+    return found, Counts(**told, queries=len(one))
 
 
-def chosen(ids: Sequence[str], groups: np.ndarray, wins: np.ndarray, examples: int) -> list[int]:
+def shares(counts: Sequence[int], places: int) -> list[int]:
+    """`places` shared out in the proportion of `counts`, at least one to each that is not 0.
+
+    >>> shares([210, 102], 6), shares([0, 7], 6), shares([990, 1], 6), shares([1, 1], 6)
+    ([4, 2], [0, 6], [5, 1], [1, 1])
+    """
+    total = sum(counts)
+    if not total:
+        return [0] * len(counts)
+    exact = [places * count / total for count in counts]
+    given = [max(int(part), int(count > 0)) for part, count in zip(exact, counts, strict=True)]
+    while sum(given) > places:  # those that were lifted to one are paid by the largest
+        given[given.index(max(given))] -= 1
+    by_rest = sorted(range(len(counts)), key=lambda i: int(exact[i]) - exact[i])
+    for i in by_rest[: places - sum(given)]:
+        given[i] += 1
+    return [min(one, count) for one, count in zip(given, counts, strict=True)]
+
+
+def chosen(ids: Sequence[str], groups: np.ndarray, wanted: np.ndarray, examples: int) -> list[int]:
     """The queries to show: one of each group, in the order of a hash of the image's id.
 
     Args:
         ids: of the image of each query [Q].
         groups: [Q] of the image of each query.
-        wins: bool [Q], the queries that fulfil the rule.
+        wanted: bool [Q], the queries of the kind.
         examples: at most so many.
 
-    >>> groups, wins = np.array([0, 0, 1, 2]), np.array([True, True, True, False])
-    >>> sorted(chosen(["a", "a", "b", "c"], groups, wins, 9))
+    >>> groups, wanted = np.array([0, 0, 1, 2]), np.array([True, True, True, False])
+    >>> sorted(chosen(["a", "a", "b", "c"], groups, wanted, 9))
     [0, 2]
     """
-    rows = np.flatnonzero(wins)
+    rows = np.flatnonzero(wanted)
     _, first = np.unique(groups[rows], return_index=True)
     order = sorted(rows[first].tolist(), key=lambda row: (_hash(ids[row]), row))
     return order[:examples]
@@ -186,8 +231,8 @@ def qualitative(
         encoders: of the same two names, the model of the first seed, which answers.
         tokens: the budget that the ranks were made with.
         direction: "text_to_image" or "image_to_text".
-        k: right is rank 1, wrong a rank beyond this; and so many answers are shown.
-        examples: at most so many for each model.
+        k: so many answers are shown.
+        examples: at most so many.
 
     Raises:
         UsageError: not two models, ranks of other queries, or another vision side.
@@ -195,36 +240,37 @@ def qualitative(
     if len(ranks) != 2 or set(ranks) != set(encoders):
         raise UsageError("examples are chosen between two models: give ranks and encoders of both")
     names = list(ranks)
-    first, second = (ranks[name] for name in names)
-    wins_first, wins_second, counts = kinds(first, second, direction, k=k)
-    same = first[0].ids == benchmark.ids
-    if not same or not np.array_equal(first[0].text_image, benchmark.text_image):
+    sides = [ranks[name] for name in names]
+    rows_of, counts = kinds(sides[0], sides[1], direction)
+    same = sides[0][0].ids == benchmark.ids
+    if not same or not np.array_equal(sides[0][0].text_image, benchmark.text_image):
         raise UsageError("the ranks are of another benchmark: evaluate both models on this one")
     for encoder in encoders.values():
         check_vision(benchmark, encoder)
+    told = KINDS[:2] if counts.first or counts.second else KINDS[2:]
     answer = _Answers(benchmark, direction, tokens, k)
-    found = []
-    for wins, (winner, loser) in (
-        (wins_first, names),
-        (wins_second, names[::-1]),
+    units = sides[0][0].units(direction)
+    rows, of_kind = [], []
+    for kind, places in zip(
+        told, shares([getattr(counts, kind) for kind in told], examples), strict=True
     ):
-        rows = chosen(answer.ids, first[0].units(direction), wins, examples)
-        tops = [answer.top(encoders[name], rows) for name in (winner, loser)]
-        found.append(
-            [
-                Example(
-                    answer.ids[row],
-                    answer.text(row),
-                    _of_seeds(ranks[winner], direction, row),
-                    _of_seeds(ranks[loser], direction, row),
-                    tops[0][place],
-                    tops[1][place],
-                    answer.right(row),
-                )
-                for place, row in enumerate(rows)
-            ]
+        own = chosen(answer.ids, units, rows_of[kind], places)
+        rows += own
+        of_kind += [kind] * len(own)
+    tops = [answer.top(encoders[name], rows) for name in names]
+    found = [
+        Example(
+            kind,
+            answer.ids[row],
+            answer.text(row),
+            [_of_seeds(side, direction, row) for side in sides],
+            [top[place] for top in tops],
+            answer.right(row),
         )
-    return Qualitative(names[0], names[1], direction, found[0], found[1], counts, k, tokens)
+        for place, (kind, row) in enumerate(zip(of_kind, rows, strict=True))
+    ]
+    seeds = [len(side) for side in sides]
+    return Qualitative(names[0], names[1], direction, seeds, found, counts, k, tokens)
 
 
 def _of_seeds(ranks: Sequence[QueryRanks], direction: str, row: int) -> list[float]:
@@ -270,46 +316,54 @@ class _Answers:
 # --- The page ---------------------------------------------------------------------------------
 
 
-def qualitative_html(found: Qualitative, collection: Collection) -> str:
-    """The examples both ways with counts and the rule: HTML for `pages.page`, all escaped.
+def qualitative_html(found: Qualitative, collection: Collection | None) -> str:
+    """The examples with counts and the rule: HTML for `pages.page`, all escaped.
 
-    Pictures come from the collection; one that cannot be read is told by its id.
+    Pictures come from the collection; where there is none, or one cannot be read, ids stand for
+    them.
     """
     counts = found.counts
     others = "pictures" if found.direction == "text_to_image" else "texts"
+    what = {
+        "first": f"{found.first} finds it in more seeds",
+        "second": f"{found.second} finds it in more seeds",
+        "both": "both find it in every seed",
+        "neither": "none finds it in any seed",
+        "alike": "both find it in as many seeds",
+    }
+    if max(found.seeds) == 1:
+        what |= {"first": f"only {found.first} finds it", "second": f"only {found.second} finds it",
+                 "both": "both find it", "neither": "none finds it",
+                 "alike": "both by half, in a tie"}  # fmt: skip
+    shown = {kind: sum(e.kind == kind for e in found.examples) for kind in KINDS}
     rows = [
-        [f"only {found.first} right", counts.first],
-        [f"only {found.second} right", counts.second],
-        ["both right", counts.both],
-        ["both wrong", counts.neither],
-        ["anything else", counts.rest],
-        ["all", counts.queries],
-    ]
-    parts = [
-        pages.paragraph(f"{found.rule} The best {found.k} {others} of each are shown, of the "
-                        "models of the first seed; what is right is marked in green."),
-        pages.table(["queries", "number"], rows, f"Right: rank 1 in every seed. Wrong: below rank "
-                    f"{found.k} in every seed. Texts read up to {found.tokens} tokens."),
+        [words, f"{getattr(counts, kind):,}", f"{_percent(getattr(counts, kind), counts.queries)}",
+         shown[kind]]
+        for kind, words in what.items()
     ]  # fmt: skip
-    for winner, loser, examples in (
-        (found.first, found.second, found.first_wins),
-        (found.second, found.first, found.second_wins),
-    ):
-        parts.append(f"<h3>{pages.text(f'{winner} is right, {loser} is wrong')}</h3>")
-        if not examples:
-            parts.append(pages.paragraph("There is no such query."))
-        parts += [_example(found, one, winner, loser, collection) for one in examples]
+    rows.append(["all", f"{counts.queries:,}", "100 %", len(found.examples)])
+    seeds = " The answers are those of the models of the first seed." * (max(found.seeds) > 1)
+    parts = [
+        pages.paragraph(found.rule),
+        pages.table(["queries", "number", "share", "shown here"], rows, "To find: to rank the "
+                    f"right answer first. Texts are read up to {found.tokens} tokens. The best "
+                    f"{found.k} {others} of each model; what is right is framed in green.{seeds}"),
+    ]  # fmt: skip
+    for kind, words in what.items():
+        own = [example for example in found.examples if example.kind == kind]
+        if own:
+            parts.append(f"<h4>{pages.text(words[0].upper() + words[1:])}</h4>")
+        parts += [_example(found, one, collection) for one in own]
     return "\n".join(parts)
 
 
-def _example(
-    found: Qualitative, example: Example, winner: str, loser: str, collection: Collection
-) -> str:
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(whole, 1):.1f} %"
+
+
+def _example(found: Qualitative, example: Example, collection: Collection | None) -> str:
     """One query with the answers of both models."""
-    sides = (
-        (winner, example.winner_ranks, example.winner_top),
-        (loser, example.loser_ranks, example.loser_top),
-    )
+    sides = list(zip((found.first, found.second), example.ranks, example.tops, strict=True))
     if found.direction == "text_to_image":
         parts = [f"<blockquote>{pages.text(example.text)}</blockquote>"]
         for name, ranks, top in sides:
@@ -332,10 +386,12 @@ def _who(name: str, ranks: Sequence[float]) -> str:
     return f"<b>{pages.text(name)}, rank {'by seed ' if len(ranks) > 1 else ''}{told}</b>"
 
 
-def _picture(collection: Collection, id: str, is_right: bool) -> str:
+def _picture(collection: Collection | None, id: str, is_right: bool) -> str:
     """A picture of the collection; its id where it has gone or cannot be read."""
     try:
-        data = collection.image_bytes(collection.get([id])[id])
-        return pages.picture(data, media_type(data), id, right=is_right)
+        if collection is not None:
+            data = collection.image_bytes(collection.get([id])[id])
+            return pages.picture(data, media_type(data), id, right=is_right)
     except ParagrainError:
-        return f"<span>{pages.text(id)}</span>"
+        pass
+    return f"<span>{pages.text(id)}</span>"

@@ -7,6 +7,7 @@ worst direction, not whether the part speaks for or against the match. Shares su
 picture, and over all tokens of the text, special ones included.
 """
 
+import base64
 import io
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from torch import nn
 from paragrain import pages
 from paragrain.encoders.base import ImageTextEncoder, pad
 from paragrain.errors import UsageError
+from paragrain.images import decode
 from paragrain.study.analyses.gradients import watched
 from paragrain.study.analyses.pairs import rounded
 from paragrain.words import word_spans
@@ -29,7 +31,7 @@ SQUARE = 16
 """Side in pixels of a patch where an image encoder does not cut pictures into patches."""
 
 _SHOWN = 240  # pixels across, of a picture on a page
-_HEAT = (213, 94, 0)  # the vermilion of `pages.COLOURS`
+_HEAT = (213, 94, 0)
 _MOST = 0.7  # opacity of the most salient part: the ink can be read on it, light and dark
 _TOP = 5
 
@@ -69,10 +71,22 @@ class Saliency:
     special: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, without the picture."""
-        words = [[self.text[w.start : w.end], w.share] for w in self.words]
-        kept = {key: value for key, value in vars(self).items() if key != "picture"}
-        return rounded({**kept, "words": words})
+        """Plain data; the picture as a PNG file in base64."""
+        file = io.BytesIO()
+        Image.fromarray(self.picture).save(file, "PNG")
+        words = [[word.start, word.end, word.share] for word in self.words]
+        picture = base64.b64encode(file.getvalue()).decode()
+        return rounded({**vars(self), "picture": picture, "words": words})
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Saliency":
+        """What `as_dict` gave."""
+        own = {
+            "picture": np.asarray(decode(base64.b64decode(plain["picture"]))),
+            "patches": np.array(plain["patches"], float),
+            "words": [Word(*word) for word in plain["words"]],
+        }
+        return cls(**{**plain, **own})
 
 
 def saliency(

@@ -2,26 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from paragrain.errors import UsageError
-from paragrain.study.claims import verdicts
-from paragrain.study.data import prepare_collections
-from paragrain.study.estimate import measured_hours
 from paragrain.study.plan import Study
-from paragrain.study.report.blocks import Block, Command, Heading, Words, save
-from paragrain.study.report.data import write_data
-from paragrain.study.report.looking import Looker, looking_section
+from paragrain.study.report.blocks import Block, Command, Heading, Table, Words, save
+from paragrain.study.report.data import stored_findings, write_data
+from paragrain.study.report.findings import Findings, findings_of
+from paragrain.study.report.looking import looking_section
 from paragrain.study.report.sections import (
     claims_section,
     curves_section,
     evidence_section,
     group_section,
     main_section,
+    seeds_told,
+    title_of,
 )
-from paragrain.study.tables import Scores, read_scores
 
 __all__ = ["WrittenReport", "write_report"]
 
@@ -58,87 +55,144 @@ def write_report(
     out: Path,
     to: Path,
     *,
+    stored: Path | None = None,
     device: str | None = None,
     show: bool = True,
 ) -> WrittenReport:
-    """Write the report of the cells that are there.
+    """Write the report of the cells that are there, or of the numbers of an earlier report.
 
     Args:
         study: from `load_study`.
         out: folder of its cells.
         to: folder of the report; files of an older one are replaced.
+        stored: the `results.json` of an earlier report, to be told anew without any cell.
         device: where the analyses run.
         show: show progress.
 
     Raises:
-        UsageError: no cell is done.
+        UsageError: no cell is done, or the stored numbers are of another study.
     """
-    if not (out / "cells").is_dir():
-        raise UsageError(f"there is nothing to report in {out}: run the study first")
-    scores = read_scores(study, out)
-    if not scores.recalls:
-        raise UsageError(f"no cell of {study.path} is done in {out}: run the study first")
-    found = verdicts(study, scores)
-    blocks = list(_head(study, scores, out))
-    blocks += claims_section(found)
-    blocks += main_section(study, scores)
-    blocks += curves_section(study, scores)
+    if stored is not None:
+        found = stored_findings(study, stored, out)
+    else:
+        found = findings_of(study, out, device=device, show=show)
+        write_data(study, found, to)
+    page = save(study.file.title, list(_blocks(study, found, stored)), to)
+    told = [(verdict.claim.text, verdict.word) for verdict in found.verdicts]
+    return WrittenReport(page, told, found.scores.missing)
+
+
+def _blocks(study: Study, found: Findings, stored: Path | None) -> Iterator[Block]:
+    scores = found.scores
+    yield from _head(study, found)
+    yield from claims_section(found.verdicts)
+    yield from main_section(study, scores)
+    yield from curves_section(study, scores)
     for kind, title in (("ablation", "Ablations"), ("control", "Controls")):
         groups = {n: g for n, g in study.file.groups.items() if g.kind == kind}
         if groups:
-            blocks.append(Heading(title))
+            yield Heading(title)
         for name, group in groups.items():
-            blocks += group_section(study, scores, name, group)
-    analyses: dict[str, Any] = {}
-    if study.file.analyses is not None:
-        looker = Looker(study, out, prepare_collections(study, out, show=show), device)
-        blocks += looking_section(looker, show=show)
-        analyses = looker.data
-    blocks += evidence_section(found)
-    blocks += _how(study, scores, out)
-    write_data(study, scores, found, analyses, to)
-    page = save(study.file.title, blocks, to)
-    return WrittenReport(page, [(v.claim.text, v.word) for v in found], scores.missing)
+            yield from group_section(study, scores, name, group)
+    yield from looking_section(study, found.looked, found.collection)
+    yield from evidence_section(found.verdicts)
+    yield from _how(study, found, stored)
 
 
-def _head(study: Study, scores: Scores, out: Path) -> Iterator[Block]:
-    """What was asked, and of how much the answer is made."""
-    yield Words(study.file.question)
+def _head(study: Study, found: Findings) -> Iterator[Block]:
+    """What was asked, and of how much the answer is made: counted, not planned."""
+    scores = found.scores
+    if study.file.question:
+        yield Words(study.file.question)
     trained = [name for name, cells in study.models.items() if cells[0].recipe is not None]
+    done = [name for name in trained if name in scores.recalls]
+    measured = {column.benchmark for own in scores.recalls.values() for column in own}
+    ways = f"{len(done)} way{'s' * (len(done) != 1)} of training"
+    if len(done) < len(trained):
+        ways = f"{len(done)} of the {len(trained)} ways of training that the file names"
+    seeds = seeds_told(study, scores, done)
     yield Words(
-        f"{len(trained)} ways of training, {len(study.file.seeds)} seeds each, from "
-        f"{study.start}, measured on {len(study.file.benchmarks)} benchmarks by exact ranks over "
-        "all images and texts. Everything below comes from the commands beside it.",
+        f"{ways}{f', {seeds} each' if seeds.endswith(('seed', 'seeds')) else ''}"
+        f"{f', of {seeds}' if seeds and not seeds.endswith(('seed', 'seeds')) else ''}, from "
+        f"{study.start}, measured on {len(measured)} benchmark{'s' * (len(measured) != 1)} by "
+        "exact ranks over all images and texts. Everything below comes from the commands beside "
+        "it.",
         dim=True,
     )
-    if scores.missing:
-        some = ", ".join(scores.missing[:MISSING])
-        more = f", and {len(scores.missing) - MISSING:,} more" if scores.missing[MISSING:] else ""
-        yield Words(f"Not in here, since not done: {some}{more}.", dim=True)
+    failed = dict(found.made.failed)
+    unrun = [label for label in scores.missing if label not in failed]
+    if unrun:
+        some = ", ".join(unrun[:MISSING])
+        more = f", and {len(unrun) - MISSING:,} more" if unrun[MISSING:] else ""
+        yield Words(
+            f"Not in here, or not with all results, since not done: {some}{more}.", dim=True
+        )
+    for label, why in list(failed.items())[:MISSING]:
+        yield Words(f"Failed: {label} ({why}).", dim=True)
 
 
-def _how(study: Study, scores: Scores, out: Path) -> Iterator[Block]:
+def _how(study: Study, found: Findings, stored: Path | None) -> Iterator[Block]:
     """How to make all of it again."""
-    config = study.config
+    config, made = study.config, found.made
     budgets = ", ".join(f"{k} {v}" for k, v in config.tokens.model_dump().items())
     steps = "" if config.max_steps is None else f" at most {config.max_steps:,} steps,"
     epochs = f" {config.epochs} epochs," if config.max_steps is None else ""
     yield Heading("How it was made")
-    yield Command(f"paragrain study run {study.path}\nparagrain study report {study.path}")
+    again = f"paragrain study run {study.path}\nparagrain study report {study.path}"
+    yield Command(again)
+    if stored is not None:
+        yield Words(
+            f"Page and plots were drawn from the stored numbers in {stored.name}, which "
+            f"paragrain {made.version} had computed."
+        )
     yield Words(
         f"Start: {study.file.model}. AdamW, learning rate {config.learning_rate:g}, "
         f"{config.batch_size} images a step,{steps}{epochs} {config.warmup_steps} warm-up steps, "
         f"temperature {config.temperature:g}, weight decay {config.weight_decay:g}. Token budgets "
-        f"in training: {budgets}. Seeds {', '.join(map(str, study.file.seeds))}, of the order of "
-        "the data, the random picks and dropout; all train on the same images. The wall times of "
-        f"all cells add up to {measured_hours(study, out):.1f} hours. "
-        f"paragrain {version('paragrain')}."
+        f"in training: {budgets}. What a model has otherwise stands in its table. The seed is that "
+        "of the order of the data, the random picks and dropout; all seeds train on the same "
+        f"images. {_cost(made.done, made.cells, made.timed, made.hours)} "
+        f"paragrain {made.version}."
     )
+    yield from _benchmarks(study, found)
     for note in study.file.notes:
         yield Words(note)
     yield Words(
-        "Intervals: bootstrap over groups of images with their texts (2,000 draws), widened by "
-        "the spread between seeds (Student's t); differences are paired on the queries. Ranks are "
-        "strict: copies of an image under other ids are wrong answers. All numbers as data: "
-        "results.csv, results.json."
+        f"{found.scores.method} Ranks are strict: copies of an image under other ids are wrong "
+        "answers. All numbers as data: results.csv, results.json."
     )
+
+
+def _cost(done: int, cells: int, timed: int, hours: float) -> str:
+    """What it took, of how many cells."""
+    told = f"{done:,} of {cells:,} cells are done"
+    if not timed:
+        return f"{told}; how long they took is not known."
+    of = "" if timed == cells else f" of the {timed:,} whose time is known"
+    return f"{told}; the wall times{of} add up to {hours:.1f} hours."
+
+
+def _benchmarks(study: Study, found: Findings) -> Iterator[Block]:
+    """What each benchmark turned out to be, and where a model was read with another budget."""
+    rows = []
+    for name, one in found.scores.measured.items():
+        spec = study.file.benchmarks[name]
+        own = {study.title(m): tokens for m, tokens in one.tokens.items() if tokens != spec.budget}
+        less = "".join(f"; {title} {tokens}" for title, tokens in own.items())
+        rows.append(
+            [
+                title_of(study, name),
+                f"{spec.collection}, {spec.place}",
+                spec.field,
+                f"{one.images:,}",
+                f"{one.texts:,}",
+                f"{spec.budget}{less}",
+            ]
+        )
+    if rows:
+        yield Table(
+            ["benchmark", "collection, split", "texts", "images", "number of texts", "tokens"],
+            rows,
+            "What was measured: images and texts that were ranked, and the token budget.",
+            words=True,
+        )

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paragrain import pages
+from paragrain import pages, plots
 from paragrain.files import write_text
+from paragrain.pages import Head
 from paragrain.study.plan import slug
 
 if TYPE_CHECKING:
@@ -16,10 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading of one of two levels."""
+    """A heading of the levels 2 to 4; what follows one of the first two folds under it.
+
+    Attributes:
+        text: the heading.
+        level: 2, 3 or 4.
+        folded: whether its part is closed until the reader opens it.
+        note: what stays in sight even then.
+    """
 
     text: str
     level: int = 2
+    folded: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,14 +53,14 @@ class Table:
     """A table.
 
     Attributes:
-        head: of the columns; the first names the rows.
+        head: of the columns; the first names the rows. (group, name) where columns have groups.
         rows: of cells, as text.
         caption: what is shown, with units.
         marks: "best" or "second" by (row, column).
         words: whether its cells are text rather than numbers.
     """
 
-    head: Sequence[str]
+    head: Sequence[Head]
     rows: Sequence[Sequence[str]]
     caption: str
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
@@ -78,12 +89,28 @@ class Html:
     words: str
 
 
+_FOLDING = 3  # the last level whose parts fold
+
 Block = Heading | Words | Command | Table | Plot | Html
 
 
 def as_page(title: str, blocks: Sequence[Block]) -> str:
-    """One self-contained HTML page."""
-    return pages.page(title, *(_html(block) for block in blocks))
+    """One self-contained HTML page, in parts that fold."""
+    return pages.page(title, *_parts(blocks, 2))
+
+
+def _parts(blocks: Sequence[Block], level: int) -> list[str]:
+    """HTML of blocks; each heading of `level` takes what follows it as its part."""
+    if level > _FOLDING:
+        return [_html(block) for block in blocks]
+    starts = [n for n, b in enumerate(blocks) if isinstance(b, Heading) and b.level == level]
+    parts = _parts(blocks[: starts[0] if starts else None], level + 1)
+    for start, end in pairwise([*starts, len(blocks)]):
+        head = blocks[start]
+        assert isinstance(head, Heading)
+        inner = _parts(blocks[start + 1 : end], level + 1)
+        parts.append(pages.part(head.text, *inner, level=level, folded=head.folded, note=head.note))
+    return parts
 
 
 def _html(block: Block) -> str:
@@ -118,7 +145,8 @@ def _plain(text: str) -> str:
 def _markdown(block: Block, images: str) -> str:
     match block:
         case Heading():
-            return f"{'#' * block.level} {_plain(block.text)}"
+            note = f"\n\n{_plain(block.note)}" if block.note else ""
+            return f"{'#' * block.level} {_plain(block.text)}{note}"
         case Words():
             return _plain(block.text)
         case Command():
@@ -133,7 +161,8 @@ def _markdown(block: Block, images: str) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    lines = ["| " + " | ".join(map(_cell, table.head)) + " |"]
+    head = [", ".join(name) if isinstance(name, tuple) else name for name in table.head]
+    lines = ["| " + " | ".join(map(_cell, head)) + " |"]
     side = "|---" if table.words else "|--:"
     lines.append("|---" + side * (len(table.head) - 1) + "|")
     styles = {"best": "**{}**", "second": "*{}*"}
@@ -154,7 +183,7 @@ def save_plots(blocks: Sequence[Block], folder: Path) -> None:
     """Write every plot as an SVG file."""
     for block in blocks:
         if isinstance(block, Plot):
-            write_text(folder / block.file, pages.svg(block.drawing))
+            write_text(folder / block.file, plots.svg(block.drawing))
 
 
 def save(title: str, blocks: Sequence[Block], folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The sections of a report that look into the models: geometry, saliency, positions, examples."""
+"""The part of a report that looks into the models: what is computed, and its blocks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,20 +13,21 @@ from paragrain.evaluation import Benchmark, QueryRanks, load_benchmark, load_res
 from paragrain.evaluation.stored import DIRECTIONS
 from paragrain.images import decode
 from paragrain.progress import progress_bar
-from paragrain.study.analyses.cross_set import cross_set, draw_cross_set
-from paragrain.study.analyses.geometry import draw_maps, geometry, tsne_map
+from paragrain.study.analyses.cross_set import CrossSet, cross_set, draw_cross_set
+from paragrain.study.analyses.geometry import Geometry, Map, draw_maps, geometry, tsne_map
 from paragrain.study.analyses.pairs import Pairs, draw_pairs
-from paragrain.study.analyses.positions import can_attend, draw_positions, positions
-from paragrain.study.analyses.qualitative import qualitative, qualitative_html
-from paragrain.study.analyses.saliency import saliency, saliency_html
+from paragrain.study.analyses.positions import Positions, can_attend, draw_positions, positions
+from paragrain.study.analyses.qualitative import Qualitative, qualitative, qualitative_html
+from paragrain.study.analyses.saliency import Saliency, saliency, saliency_html
 from paragrain.study.cells import cell_folder, missing, result_path
 from paragrain.study.claims import DIRECTION
 from paragrain.study.file import Analyses
 from paragrain.study.plan import Study
+from paragrain.study.plug import load_analyses
 from paragrain.study.report.blocks import Block, Heading, Html, Plot, Table, Words
+from paragrain.study.report.sections import title_of
 
-PARTS = 5
-"""Steps that the progress bar counts."""
+MEASURES = {"gradient": "gradient of the pair's cosine", "attention": "attention"}
 
 
 @dataclass
@@ -36,8 +37,7 @@ class Looker:
     study: Study
     out: Path
     collections: Mapping[str, Collection]
-    device: str | None
-    data: dict[str, Any] = field(default_factory=dict)
+    device: str | None = None
     _encoders: dict[str, ImageTextEncoder] = field(default_factory=dict)
     _benchmarks: dict[tuple[str, str], Benchmark] = field(default_factory=dict)
 
@@ -49,11 +49,11 @@ class Looker:
 
     def models(self) -> list[str]:
         """Those of the models to look at whose first cell is done."""
-        return [
-            name
-            for name in self.spec.cells
-            if not missing(self.study, self.study.models[name][0], self.out)
-        ]
+        return [name for name in self.spec.cells if self.done(name)]
+
+    def done(self, name: str) -> bool:
+        """Whether the first cell of a model is done."""
+        return not missing(self.study, self.study.models[name][0], self.out)
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The model of the first seed."""
@@ -88,115 +88,117 @@ class Looker:
             size=min(self.spec.sample, most or self.spec.sample),
         )
 
+    def ranks(self, name: str) -> list[QueryRanks]:
+        """Ranks of every seed that is there, on the benchmark that is looked at."""
+        cells = self.study.models[name]
+        paths = [result_path(self.study, c, self.spec.benchmark, self.out) for c in cells]
+        return [load_result(path).queries for path in paths if path.is_file()]
 
-def looking_section(looker: Looker, *, show: bool) -> Iterator[Block]:
-    """All analyses of the study, in the order of the report."""
+
+@dataclass
+class Looked:
+    """What the analyses found, by model unless said otherwise; empty where nothing was looked at.
+
+    Attributes:
+        geometry, maps, cross_set, saliency: of each model.
+        positions: by measure, then by model.
+        examples: by direction.
+        added: blocks of analyses that other packages added, which are not kept.
+    """
+
+    geometry: dict[str, Geometry] = field(default_factory=dict)
+    maps: dict[str, Map] = field(default_factory=dict)
+    cross_set: dict[str, CrossSet] = field(default_factory=dict)
+    saliency: dict[str, Saliency] = field(default_factory=dict)
+    positions: dict[str, dict[str, Positions]] = field(default_factory=dict)
+    examples: dict[str, Qualitative] = field(default_factory=dict)
+    added: list[Block] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        flat = {part: _plain(getattr(self, part)) for part in (*_FLAT, "examples")}
+        return {**flat, "positions": {m: _plain(own) for m, own in self.positions.items()}}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Looked":
+        """What `as_dict` gave."""
+        flat: dict[str, Any] = {
+            part: {name: kind.from_dict(own) for name, own in plain.get(part, {}).items()}
+            for part, kind in {**_FLAT, "examples": Qualitative}.items()
+        }
+        places = {
+            measure: {name: Positions.from_dict(one) for name, one in own.items()}
+            for measure, own in plain.get("positions", {}).items()
+        }
+        return cls(**flat, positions=places)
+
+
+_FLAT: dict[str, Any] = {
+    "geometry": Geometry,
+    "maps": Map,
+    "cross_set": CrossSet,
+    "saliency": Saliency,
+}
+
+
+def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one.as_dict() for name, one in found.items()}
+
+
+# --- Computing --------------------------------------------------------------------------------
+
+
+def look(looker: Looker, *, show: bool) -> Looked:
+    """All analyses of the study, of the models that are done."""
+    found = Looked()
     names = looker.models()
     if not names:
-        return
-    yield Heading("A look into the models")
-    yield Words(
-        f"Of each model the one of the first seed: {', '.join(map(looker.study.title, names))}."
-    )
-    with progress_bar("looking into models", PARTS, unit="analyses", show=show) as advance:
+        return found
+    added = load_analyses(looker.spec.added)
+    with progress_bar("looking into models", 5 + len(added), unit="analyses", show=show) as advance:
         for part in (_geometry, _cross_set, _positions, _saliency, _examples):
-            yield from part(looker, names)
+            part(looker, names, found)
             advance()
+        for name, analysis in added.items():
+            found.added += [Heading(name, 3), *analysis(looker)]
+            advance()
+    return found
 
 
-def _geometry(looker: Looker, names: list[str]) -> Iterator[Block]:
-    title, benchmark = looker.study.title, looker.spec.map or looker.spec.benchmark
-    pairs = {name: looker.pairs(benchmark, name) for name in names}
-    found = {name: geometry(own) for name, own in pairs.items()}
-    looker.data["geometry"] = {name: one.as_dict() for name, one in found.items()}
-    where = looker.study.file.benchmarks[benchmark].title or benchmark
-    yield Heading("Where images and texts lie", 3)
-    yield Plot(
-        "tsne",
-        draw_maps({title(name): tsne_map(own) for name, own in pairs.items()}),
-        f"t-SNE of images and texts together, {len(next(iter(pairs.values())).ids):,} pairs of "
-        f"{where}. Distances between clumps mean nothing.",
-    )
-    yield Table(
-        ["model", "modality gap", "alignment", "uniformity of images", "uniformity of texts"],
-        [
-            [
-                title(name),
-                one.gap.text(3),
-                one.alignment.text(3),
-                one.images.text(2),
-                one.texts.text(2),
-            ]
-            for name, one in found.items()
-        ],
-        "Gap: distance of the centroids of images and texts (Liang et al. 2022). Alignment: mean "
-        "squared distance of matched pairs, lower is closer. Uniformity: log of the mean Gaussian "
-        "potential, lower is more even (Wang and Isola 2020). With 95 % intervals over images.",
-    )
+def _geometry(looker: Looker, names: list[str], found: Looked) -> None:
+    benchmark = looker.spec.map or looker.spec.benchmark
+    for name in names:
+        pairs = looker.pairs(benchmark, name)
+        found.geometry[name] = geometry(pairs)
+        found.maps[name] = tsne_map(pairs)
 
 
-def _cross_set(looker: Looker, names: list[str]) -> Iterator[Block]:
+def _cross_set(looker: Looker, names: list[str], found: Looked) -> None:
     benchmarks = looker.study.benchmarks(names[0])
     if len(benchmarks) < 2:
         return
-    yield Heading("Across the benchmarks", 3)
-    for name in names[:1] + names[-1:]:
+    for name in dict.fromkeys((names[0], names[-1])):
         # Shares are of equal sets: all are as large as the smallest benchmark.
         least = min(len(np.unique(looker.benchmark(b, name).text_image)) for b in benchmarks)
-        sets = {
-            looker.study.file.benchmarks[b].title or b: looker.pairs(b, name, least)
-            for b in benchmarks
-        }
-        found = cross_set(sets)
-        looker.data.setdefault("cross_set", {})[name] = found.as_dict()
-        yield Plot(
-            f"across-{name}",
-            draw_cross_set(found),
-            f"{looker.study.title(name)}: of the images of each benchmark, the share whose nearest "
-            "text of another image is from each benchmark. The paper shows a matrix across data "
-            "sets and does not define it; this definition is ours.",
+        found.cross_set[name] = cross_set(
+            {title_of(looker.study, b): looker.pairs(b, name, least) for b in benchmarks}
         )
 
 
-def _positions(looker: Looker, names: list[str]) -> Iterator[Block]:
+def _positions(looker: Looker, names: list[str], found: Looked) -> None:
     benchmark = looker.spec.benchmark
-    yield Heading("Which places of a text count?", 3)
-    for measure in ("gradient", "attention"):
+    for measure in MEASURES:
         able = [n for n in names if measure == "gradient" or not can_attend(looker.encoder(n))]
-        if not able:
-            continue
-        found = {
-            name: positions(
+        for name in able:
+            found.positions.setdefault(measure, {})[name] = positions(
                 looker.benchmark(benchmark, name),
                 looker.encoder(name),
                 tokens=looker.tokens(benchmark, name),
                 measure=measure,
             )
-            for name in able
-        }
-        looker.data[f"positions_{measure}"] = {name: one.as_dict() for name, one in found.items()}
-        what = "gradient of the pair's cosine" if measure == "gradient" else "attention"
-        yield Plot(
-            f"positions-{measure}",
-            draw_positions({looker.study.title(name): one for name, one in found.items()}),
-            f"Share of the {what} over the places of the tokens, with 95 % bands.",
-        )
-        yield Table(
-            ["model", "share behind token 60", "if spread evenly", "mean place, 0 to 1"],
-            [
-                [
-                    looker.study.title(name),
-                    one.behind.text(3),
-                    f"{one.behind_even.value:.3f}",
-                    one.mean_place.text(3),
-                ]
-                for name, one in found.items()
-            ],
-            f"The same {what} in numbers, with 95 % intervals over images.",
-        )
 
 
-def _saliency(looker: Looker, names: list[str]) -> Iterator[Block]:
+def _saliency(looker: Looker, names: list[str], found: Looked) -> None:
     spec = looker.study.file.benchmarks[looker.spec.benchmark]
     collection = looker.collections[spec.collection]
     first = looker.benchmark(looker.spec.benchmark, names[0])
@@ -204,54 +206,133 @@ def _saliency(looker: Looker, names: list[str]) -> Iterator[Block]:
     text = first.texts[int(np.flatnonzero(first.text_image == row)[0])]
     record = collection.get([first.ids[row]])[first.ids[row]]
     image = decode(collection.image_bytes(record))
-    found = {
-        looker.study.title(name): saliency(
-            looker.encoder(name),
-            image,
-            text,
-            tokens=looker.tokens(looker.spec.benchmark, name),
-            id=record.id,
+    for name in names:
+        tokens = looker.tokens(looker.spec.benchmark, name)
+        found.saliency[name] = saliency(
+            looker.encoder(name), image, text, tokens=tokens, id=record.id
         )
-        for name in names
-    }
-    looker.data["saliency"] = {name: one.as_dict() for name, one in found.items()}
-    yield Heading("What a pair's cosine hangs on", 3)
-    yield Words("One pair, drawn with seed 0: the gradient of its cosine by patch and by word.")
-    yield Html(saliency_html(found), "The picture of this part is on the page `index.html`.")
 
 
-def _examples(looker: Looker, names: list[str]) -> Iterator[Block]:
-    right, wrong = looker.spec.right, looker.spec.wrong
-    ranks = {looker.study.title(n): _ranks(looker, n) for n in (right, wrong)}
-    if not all(ranks.values()):
+def _examples(looker: Looker, names: list[str], found: Looked) -> None:
+    both = looker.spec.right, looker.spec.wrong
+    if not all(looker.done(name) for name in both):
         return
-    encoders = {looker.study.title(n): looker.encoder(n) for n in (right, wrong)}
-    benchmark = looker.benchmark(looker.spec.benchmark, right)
-    spec = looker.study.file.benchmarks[looker.spec.benchmark]
-    yield Heading("Where one is right and the other wrong", 3)
+    title = looker.study.title
     for direction in DIRECTIONS[::-1]:
-        found = qualitative(
-            benchmark,
-            ranks,
-            encoders,
-            tokens=looker.tokens(looker.spec.benchmark, right),
+        found.examples[direction] = qualitative(
+            looker.benchmark(looker.spec.benchmark, both[0]),
+            {title(name): looker.ranks(name) for name in both},
+            {title(name): looker.encoder(name) for name in both},
+            tokens=looker.tokens(looker.spec.benchmark, both[0]),
             direction=direction,
-            examples=3,
         )
-        looker.data[f"examples_{direction}"] = found.as_dict()
-        counts = found.counts
-        words = (
-            f"{DIRECTION[direction].capitalize()}: only {found.first} is right {counts.first} "
-            f"times, only {found.second} {counts.second} times, of {counts.queries:,}. {found.rule}"
-        )
+
+
+# --- Telling ----------------------------------------------------------------------------------
+
+
+def looking_section(study: Study, found: Looked, collection: Collection | None) -> Iterator[Block]:
+    """What the analyses found, in the order of the report.
+
+    Args:
+        study: whose models were looked at.
+        found: from `look`, or stored.
+        collection: of the examples' pictures, if it is at hand.
+    """
+    names = dict.fromkeys([*found.geometry, *found.saliency])
+    if not names and not found.examples:
+        return
+    yield Heading("A look into the models")
+    first = f" (seed {study.file.seeds[0]})"
+    yield Words(f"Of each model the one of the first seed{first}: {_titles(study, names)}.")
+    yield from _tell_geometry(study, found)
+    yield from _tell_cross_set(study, found)
+    yield from _tell_positions(study, found)
+    if found.saliency:
+        yield Heading("What a pair's cosine hangs on", 3)
+        yield Words("One pair, drawn with seed 0: the gradient of its cosine by patch and by word.")
+        by_title = {study.title(name): one for name, one in found.saliency.items()}
+        yield Html(saliency_html(by_title), "The picture of this part is on the page `index.html`.")
+    if found.examples:
+        yield Heading("What two of them answer", 3)
+    for direction, one in found.examples.items():
         yield Heading(DIRECTION[direction].capitalize(), 4)
         yield Html(
-            qualitative_html(found, looker.collections[spec.collection]),
-            f"{words} The pictures are on the page `index.html`.",
+            qualitative_html(one, collection),
+            f"{one.rule} The pictures are on the page `index.html`.",
+        )
+    yield from found.added
+
+
+def _titles(study: Study, names: Mapping[str, Any]) -> str:
+    return ", ".join(map(study.title, names))
+
+
+def _tell_geometry(study: Study, found: Looked) -> Iterator[Block]:
+    if not found.geometry:
+        return
+    assert study.file.analyses is not None
+    where = title_of(study, study.file.analyses.map or study.file.analyses.benchmark)
+    yield Heading("Where images and texts lie", 3)
+    if found.maps:
+        pairs = len(next(iter(found.maps.values())).images)
+        yield Plot(
+            "tsne",
+            draw_maps({study.title(name): own for name, own in found.maps.items()}),
+            f"t-SNE of images and texts together, {pairs:,} pairs of {where}. Distances between "
+            "clumps mean nothing.",
+        )
+    yield Table(
+        ["model", "modality gap", "alignment", "uniformity of images", "uniformity of texts"],
+        [
+            [
+                study.title(name),
+                one.gap.text(3),
+                one.alignment.text(3),
+                one.images.text(2),
+                one.texts.text(2),
+            ]
+            for name, one in found.geometry.items()
+        ],
+        "Gap: distance of the centroids of images and texts (Liang et al. 2022). Alignment: mean "
+        "squared distance of matched pairs, lower is closer. Uniformity: log of the mean Gaussian "
+        "potential, lower is more even (Wang and Isola 2020). With 95 % intervals over images.",
+    )
+
+
+def _tell_cross_set(study: Study, found: Looked) -> Iterator[Block]:
+    if found.cross_set:
+        yield Heading("Across the benchmarks", 3)
+    for name, own in found.cross_set.items():
+        yield Plot(
+            f"across-{name}",
+            draw_cross_set(own),
+            f"{study.title(name)}: of the images of each benchmark, the share whose nearest text "
+            "of another image is from each benchmark. The paper shows a matrix across data sets "
+            "and does not define it; this definition is ours.",
         )
 
 
-def _ranks(looker: Looker, name: str) -> list[QueryRanks]:
-    study, out = looker.study, looker.out
-    paths = [result_path(study, c, looker.spec.benchmark, out) for c in study.models[name]]
-    return [load_result(path).queries for path in paths if path.is_file()]
+def _tell_positions(study: Study, found: Looked) -> Iterator[Block]:
+    if found.positions:
+        yield Heading("Which places of a text count?", 3)
+    for measure, own in found.positions.items():
+        what = MEASURES[measure]
+        yield Plot(
+            f"positions-{measure}",
+            draw_positions({study.title(name): one for name, one in own.items()}, study.looks),
+            f"Share of the {what} over the places of the tokens, with 95 % bands.",
+        )
+        yield Table(
+            ["model", "share behind token 60", "if spread evenly", "mean place, 0 to 1"],
+            [
+                [
+                    study.title(name),
+                    one.behind.text(3),
+                    f"{one.behind_even.value:.3f}",
+                    one.mean_place.text(3),
+                ]
+                for name, one in own.items()
+            ],
+            f"The same {what} in numbers, with 95 % intervals over images.",
+        )

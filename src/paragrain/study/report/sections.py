@@ -1,19 +1,18 @@
 """The sections of a study's report that rest on its scores: tables, curves, questions, claims."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from paragrain.evaluation.stored import DIRECTIONS, KS
+from paragrain.pages import Head
 from paragrain.study.claims import DIRECTION, Verdict
-from paragrain.study.figures import Band, ParetoPoint, draw_curves, draw_pareto
+from paragrain.study.figures import LINES, Band, ParetoPoint, draw_curves, draw_pareto
 from paragrain.study.file import Group
 from paragrain.study.plan import Cell, Study
 from paragrain.study.report.blocks import Block, Command, Heading, Plot, Table, Words
 from paragrain.study.tables import Column, Estimate, Scores
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from paragrain.training.supervision import Pick
 
 ARROWS = {"image_to_text": "i2t", "text_to_image": "t2i"}
 MARKED = (
@@ -28,6 +27,30 @@ def title_of(study: Study, benchmark: str) -> str:
     return study.file.benchmarks[benchmark].title or benchmark
 
 
+def seeds_told(study: Study, scores: Scores, names: Iterable[str]) -> str:
+    """Of how many seeds the numbers of models are, counted from the results that are there.
+
+    Such as "5 seeds", "1 to 3 seeds (C1 3, C4 1)", and what holds for models that nobody trained.
+    """
+    found = scores.seeds(names)
+    trained = {n: own for n, own in found.items() if study.models[n][0].recipe is not None}
+    fixed = [study.title(name) for name in found if name not in trained]
+    parts = []
+    if trained:
+        low, high = min(a for a, _ in trained.values()), max(b for _, b in trained.values())
+        told = f"{high} seed{'s' * (high != 1)}"
+        if low != high:
+            each = (
+                f"{study.title(n)} {a if a == b else f'{a} to {b}'}"
+                for n, (a, b) in trained.items()
+            )
+            told = f"{low} to {told} ({', '.join(each)})"
+        parts.append(told)
+    if fixed and trained:
+        parts.append(f"{', '.join(fixed)}: as {'it is' if len(fixed) == 1 else 'they are'}")
+    return "; ".join(parts)
+
+
 def result_table(
     study: Study,
     scores: Scores,
@@ -36,11 +59,13 @@ def result_table(
     *,
     ks: Sequence[int] = (1,),
     marks: bool = True,
-) -> Table:
-    """Recall of models on benchmarks, in both directions."""
+) -> Iterator[Table]:
+    """Recall of models on benchmarks, in both directions; nothing if nothing is done."""
     columns = [Column(b, d, k) for b in benchmarks for d in DIRECTIONS for k in ks]
     columns = [c for c in columns if any(c in scores.recalls.get(m, {}) for m in models)]
-    names = [name for name in models if name in scores.recalls]
+    names = [name for name in models if any(c in scores.recalls.get(name, {}) for c in columns)]
+    if not names:
+        return
     rows = []
     for name in names:
         own = scores.recalls[name]
@@ -49,34 +74,29 @@ def result_table(
     for place, column in enumerate(columns, 1):
         best = scores.marks(names, column) if marks else {}
         found |= {(names.index(name), place): mark for name, mark in best.items()}
-    head = [
-        f"{title_of(study, c.benchmark)}, {ARROWS[c.direction]}"
-        + (f", R@{c.k}" if len(ks) > 1 else "")
-        for c in columns
-    ]
-    seeds = sorted({len(e.recalls) for name in names for e in scores.recalls[name].values()})
-    over = f"{' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}"
+    head: list[Head] = ["model"]
+    for c in columns:
+        own_name = ARROWS[c.direction] + (f", R@{c.k}" if len(ks) > 1 else "")
+        head.append((title_of(study, c.benchmark), own_name))
+    over = seeds_told(study, scores, names)
+    over = f", mean of {over}" if over else ""
     caption = (
-        f"Recall@{ks[0] if len(ks) == 1 else 'K'} in percent, mean of {over} ± half of the 95 % "
-        "interval, which holds the choice of queries and of seeds. i2t: image to text; t2i: "
-        f"text to image. {MARKED if marks else ''}"
+        f"Recall@{ks[0] if len(ks) == 1 else 'K'} in percent{over}, with 95 % intervals, which "
+        "hold the choice of queries and of seeds. i2t: image to text; t2i: text to image. "
+        f"{MARKED if marks else ''}"
     )
-    return Table(["model", *head], rows, caption.strip(), found)
+    yield Table(head, rows, caption.strip(), found)
 
 
 def main_section(study: Study, scores: Scores) -> Iterator[Block]:
     """The recipes and baselines on every benchmark."""
-    models = [*study.baselines, *(n for n in study.models if n in _recipes(study))]
+    models = [*study.baselines, *recipes_of(study)]
     everywhere = [n for n, b in study.file.benchmarks.items() if not b.models]
-    yield Heading("The ten recipes")
-    yield result_table(study, scores, models, everywhere)
-    yield Table(
-        ["recipe", "positives", "negatives", "loss", "note"],
-        [_recipe_row(cells[0]) for n, cells in study.models.items() if n in _recipes(study)],
-        "What supervises an image in each recipe.",
-        words=True,
-    )
-    yield Command(f"paragrain study run {study.path} " + _only(_recipes(study)))
+    yield Heading("The recipes")
+    yield from result_table(study, scores, models, everywhere)
+    shown = [n for n in recipes_of(study) if n in scores.recalls]
+    yield from _trained_table(study, shown, "What supervises an image in each recipe.")
+    yield Command(f"paragrain study run {study.path} " + _only(recipes_of(study)))
     for direction in DIRECTIONS:
         points = _pareto(study, scores, models, direction)
         if points:
@@ -84,6 +104,7 @@ def main_section(study: Study, scores: Scores) -> Iterator[Block]:
                 f"pareto-{ARROWS[direction]}",
                 draw_pareto(
                     points,
+                    study.looks,
                     across="mean Recall@1 on short texts, %",
                     up="mean Recall@1 on long texts, %",
                     title=f"Short against long text, {DIRECTION[direction]}",
@@ -92,23 +113,61 @@ def main_section(study: Study, scores: Scores) -> Iterator[Block]:
                 f"{DIRECTION[direction]}; bars are 95 % intervals. Models on the line are "
                 "surpassed by none in both.",
             )
-    yield Heading("Recall@1, 5 and 10", 3)
+    yield Heading("Recall@1, 5 and 10", 3, folded=True)
     for benchmark in everywhere:
-        yield result_table(study, scores, models, [benchmark], ks=KS)
+        yield from result_table(study, scores, models, [benchmark], ks=KS)
 
 
-def _recipes(study: Study) -> list[str]:
+def recipes_of(study: Study) -> list[str]:
+    """Names of the recipes themselves, those of no group."""
     grouped = {name for group in study.file.groups.values() for name in group.cells}
     return [n for n in study.models if n not in study.baselines and n not in grouped]
 
 
-def _recipe_row(cell: Cell) -> list[str]:
+def _trained_table(study: Study, names: Sequence[str], caption: str) -> Iterator[Table]:
+    """What models were trained by: texts, loss, and the settings that are not the study's."""
+    rows = [_recipe_row(study, study.models[name][0]) for name in names]
+    if not rows:
+        return
+    head = ["model", "positives", "negatives", "loss", "differs in", "note"]
+    empty = [place for place in (4, 5) if not any(row[place] for row in rows)]
+    kept = [place for place in range(len(head)) if place not in empty]
+    rows = [[row[place] for place in kept] for row in rows]
+    yield Table([head[place] for place in kept], rows, caption, words=True)
+
+
+def _recipe_row(study: Study, cell: Cell) -> list[str]:
     assert cell.recipe is not None
+    assert cell.settings is not None
     picks = [
-        " + ".join(f"{pick.source} ({pick.pick})" for pick in side) or "none"
+        " + ".join(map(_pick, side)) or "none"
         for side in (cell.recipe.positives, cell.recipe.negatives)
     ]
-    return [cell.title, *picks, cell.recipe.loss, cell.recipe.note]
+    usual, own = (config.settings() for config in (study.config, cell.settings))
+    differs = [
+        f"{name} {_value(value, usual[name])}"
+        for name, value in own.items()
+        if name != "seed" and value != usual[name]
+    ]
+    if cell.collection != study.file.train:
+        differs.append(f"trained on {cell.collection}")
+    if cell.like is not None:
+        differs.append(f"as many tokens as {cell.like.title}")
+    return [cell.title, *picks, cell.recipe.loss, "; ".join(differs), cell.recipe.note]
+
+
+def _pick(pick: Pick) -> str:
+    """One pick of a recipe with all that it says, such as "paragraph (all, order: sentences)"."""
+    said = pick.model_dump(by_alias=True)  # without what is as usual
+    more = [f"{name}: {value}" for name, value in said.items() if name not in ("from", "pick")]
+    return f"{pick.source} ({', '.join([str(pick.pick), *more])})"
+
+
+def _value(value: Any, usual: Any) -> str:
+    """A setting in words; of several in one, those that differ."""
+    if isinstance(value, Mapping) and isinstance(usual, Mapping):
+        return ", ".join(f"{k} {v}" for k, v in value.items() if usual.get(k) != v)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _only(names: Sequence[str]) -> str:
@@ -142,31 +201,27 @@ def _pareto(
 
 
 def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
-    """Recall against the token budget."""
+    """Recall against the token budget, and what each model finds beyond the first."""
     if not scores.curves:
         return
     yield Heading("How much of a text is read?")
     for name, lines in scores.curves.items():
         curve = study.file.curves[name]
         benchmark = title_of(study, curve.benchmark)
-        for direction in DIRECTIONS:
-            yield Plot(
-                f"curve-{name}-{ARROWS[direction]}",
-                _bands(
-                    {study.title(model): line[direction] for model, line in lines.items()},
-                    across="tokens read of each text",
-                    title=f"{benchmark}, {DIRECTION[direction]}",
-                ),
-                f"Recall@1 on {benchmark} when only the first tokens of each text are read, "
-                f"{DIRECTION[direction]}; bands are 95 % intervals.",
-            )
+        base = base_of(study, lines)
+        others = [model for model in lines if model != base]
+        groups = [others[n : n + LINES - 1] for n in range(0, len(others), LINES - 1)] or [[]]
+        yield Heading(benchmark, 3)
+        for number, group in enumerate(groups, 1):
+            for direction in DIRECTIONS:
+                yield _curve(study, scores, name, [base, *group], direction, number)
         yield Table(
-            ["model", *(f"{b}, {ARROWS[d]}" for d in DIRECTIONS for b in curve.budgets)],
+            ["model", *((ARROWS[d], str(b)) for d in DIRECTIONS for b in curve.budgets)],
             [
                 [
                     study.title(model),
                     *(
-                        f"{line[d][b].mean:.1f}" if b in line[d] else ""
+                        f"{line[d][b].mean:.1f}" if b in line.get(d, {}) else ""
                         for d in DIRECTIONS
                         for b in curve.budgets
                     ),
@@ -178,46 +233,89 @@ def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
     yield Command(f"paragrain study run {study.path}")
 
 
-def _bands(lines: Mapping[str, Mapping[Any, Estimate]], *, across: str, title: str) -> "Figure":
-    """Lines of estimates by their place on the axis; a place that a line lacks is a gap."""
-    places = sorted({place for line in lines.values() for place in line})
+def base_of(study: Study, lines: Iterable[str]) -> str:
+    """The line of a curve that the others are less: the untouched model, else the first."""
+    names = list(lines)
+    return study.start if study.start in names else names[0]
 
-    def side(line: Mapping[Any, Estimate], name: str) -> list[float]:
+
+def _curve(
+    study: Study, scores: Scores, name: str, models: Sequence[str], direction: str, number: int
+) -> Plot:
+    """A few lines of a curve, the level above and the difference to the first below."""
+    base = models[0]
+    lines = {study.title(m): scores.curves[name][m].get(direction, {}) for m in models}
+    places = sorted({place for line in lines.values() for place in line})
+    differences = {
+        study.title(m): _band(scores.along(name, base, m, direction), places, "value")
+        for m in models[1:]
+    }
+    benchmark = title_of(study, study.file.curves[name].benchmark)
+    how = (
+        "paired on the queries"
+        if scores.paired
+        else "made from the two intervals alone (Zou and Donner 2008), which is wider than paired"
+    )
+    below = f" Below: the difference to {study.title(base)}, bands {how}." if differences else ""
+    return Plot(
+        f"curve-{name}-{ARROWS[direction]}" + (f"-{number}" if number > 1 else ""),
+        draw_curves(
+            places,
+            {title: _band(line, places, "mean") for title, line in lines.items()},
+            study.looks,
+            differences=differences,
+            base=study.title(base),
+            across="tokens read of each text",
+            title=f"{benchmark}, {DIRECTION[direction]}",
+        ),
+        f"Recall@1 on {benchmark} when only the first tokens of each text are read, "
+        f"{DIRECTION[direction]}; bands are 95 % intervals.{below}",
+    )
+
+
+def _band(line: Mapping[Any, Any], places: Sequence[Any], middle: str) -> Band:
+    """Estimates or differences by their place on the axis; a place that is absent is a gap."""
+
+    def side(name: str) -> list[float]:
         return [getattr(line[p], name) if p in line else math.nan for p in places]
 
-    bands = {
-        name: Band(side(line, "mean"), side(line, "low"), side(line, "high"))
-        for name, line in lines.items()
-    }
-    return draw_curves(places, bands, across=across, title=title)
+    return Band(side(middle), side("low"), side("high"))
+
+
+def columns_of(study: Study, group: Group) -> list[Column]:
+    """The columns of a group's tables."""
+    benchmarks = group.benchmarks or [n for n, b in study.file.benchmarks.items() if not b.models]
+    return [Column(b, d) for b in benchmarks for d in DIRECTIONS]
 
 
 def group_section(study: Study, scores: Scores, name: str, group: Group) -> Iterator[Block]:
     """An ablation or a control: its question, the answer as differences, the table."""
     members = list(group.members)
     members += [n for n in group.x if n not in members]
-    benchmarks = list(group.benchmarks) or [
-        n for n, b in study.file.benchmarks.items() if not b.models
-    ]
-    yield Heading(group.title, 3)
-    yield Words(group.question)
+    columns = columns_of(study, group)
+    benchmarks = list(dict.fromkeys(column.benchmark for column in columns))
+    yield Heading(group.title, 3, folded=True, note=group.question)
+    if not any(n in scores.recalls for n in group.cells or members):
+        yield Words("None of its cells is done.")
+        return
     rows = [
-        [f"{study.title(second)} less {study.title(first)}", *_changes(scores, first, second, cols)]
+        [f"{study.title(second)} less {study.title(first)}", *changes]
         for first, second in group.pairs
-        if (cols := [Column(b, d) for b in benchmarks for d in DIRECTIONS])
+        if any(changes := _changes(scores, first, second, columns))
     ]
     if rows:
-        head = [f"{title_of(study, b)}, {ARROWS[d]}" for b in benchmarks for d in DIRECTIONS]
         yield Table(
-            ["difference", *head],
+            ["difference", *((title_of(study, c.benchmark), ARROWS[c.direction]) for c in columns)],
             rows,
             "The answer: differences of Recall@1 in percentage points with 95 % intervals, paired "
             "on the queries; * where the interval leaves zero out.",
         )
-    yield result_table(study, scores, members, benchmarks, marks=False)
+    yield from result_table(study, scores, members, benchmarks, marks=False)
+    done = [n for n in group.cells if n in scores.recalls]
+    yield from _trained_table(study, done, "What was trained for this question.")
     if group.x:
         yield from _against(study, scores, name, group, benchmarks)
-    yield Command(f"paragrain study run {study.path} {_only(list(group.cells))}")
+    yield Command(f"paragrain study run {study.path} {_only(list(group.cells))}".strip())
 
 
 def _changes(scores: Scores, first: str, second: str, columns: Sequence[Column]) -> list[str]:
@@ -237,16 +335,22 @@ def _against(
                 for model, x in group.x.items()
                 if column in scores.recalls.get(model, {})
             }
+        places = sorted({place for line in lines.values() for place in line})
+        if len(places) < 2:  # one point is no line
+            continue
+        bands = {title: _band(line, places, "mean") for title, line in lines.items() if line}
         yield Plot(
             f"{name}-{ARROWS[direction]}",
-            _bands(lines, across=group.axis, title=DIRECTION[direction]),
+            draw_curves(places, bands, across=group.axis, title=DIRECTION[direction]),
             f"{group.title}: Recall@1, {DIRECTION[direction]}; bands are 95 % intervals.",
         )
 
 
 def claims_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
-    """What holds here of what the paper says, and why that may be."""
-    yield Heading("Which claims of the paper hold here?")
+    """What holds here of what the study's file claims, and why that may be."""
+    if not verdicts:
+        return
+    yield Heading("Which claims hold here?")
     yield Table(
         ["claim", "here", "comparisons"],
         [[verdict.claim.text, verdict.word, verdict.count] for verdict in verdicts],
@@ -257,16 +361,21 @@ def claims_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
     )
     explained = [verdict for verdict in verdicts if verdict.claim.why]
     if explained:
-        yield Heading("Why that may be", 3)
+        yield Heading("Why that may be", 3, folded=True)
     for verdict in explained:
         yield Words(f"{verdict.claim.text} {verdict.word.capitalize()}. {verdict.claim.why}")
 
 
 def evidence_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
     """The comparisons that each verdict rests on."""
+    if not verdicts:
+        return
     yield Heading("The evidence, claim by claim")
     for verdict in verdicts:
-        yield Heading(f"{verdict.claim.text} {verdict.word.capitalize()}.", 3)
+        yield Heading(f"{verdict.claim.text} {verdict.word.capitalize()}.", 3, folded=True)
+        if not verdict.evidence:
+            yield Words("None of its comparisons could be made: its cells are not done.")
+            continue
         share = verdict.claim.share is not None
         yield Table(
             ["comparison", "share (95 % interval)" if share else "difference, points", "shows it"],

@@ -3,6 +3,7 @@
 import pkgutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -105,3 +106,19 @@ def test_the_tests_pass_behind_nohup_and_without_a_terminal(tmp_path: Path) -> N
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (folder / "out").read_text("utf-8")
+
+
+def test_the_wheel_holds_every_file_that_is_no_code() -> None:
+    """Recipes, protocols, models with their cards: whatever lies in the package."""
+    package = ROOT / "src" / "paragrain"
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    packed = {
+        path for pattern in patterns["package-data"]["paragrain"] for path in package.glob(pattern)
+    }
+    there = {
+        path
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert there - packed == set()
+    assert {path.suffix for path in there} >= {".yaml", ".safetensors", ".md"}

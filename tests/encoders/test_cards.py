@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from paragrain.encoders import (
     load_encoder,
     stretch,
 )
+from paragrain.encoders.loading import MODELS
 from paragrain.encoders.sentence import Dense
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import evaluate, sweep
@@ -85,6 +87,16 @@ def test_the_lines_of_the_card_give_our_vectors(
     if "pair" not in kind:
         image = encode_images(ours, folder / "photo.jpg")
         np.testing.assert_allclose(found["image_vectors"], image, atol=1e-5)
+
+
+def test_the_lines_of_the_card_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(shutil.copytree(MODELS / "blip0", tmp_path / "blip0"))
+    found = follow(folder, monkeypatch, TEXTS)
+    ours = load_encoder("blip0", "cpu")
+    np.testing.assert_allclose(found["text_vectors"], encode_texts(ours, TEXTS).vectors, atol=1e-5)
+    image = encode_images(ours, folder / "photo.jpg")
+    np.testing.assert_allclose(found["image_vectors"], image, atol=1e-5)
+    assert ModelCard.load(folder / "README.md").data.license == "apache-2.0"
 
 
 def test_a_card_can_be_read_by_the_hub(

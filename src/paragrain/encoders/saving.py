@@ -19,11 +19,11 @@ def write_model(folder: Path, model: Any) -> None:
     model.save_pretrained(folder, state_dict=untied(model.state_dict()))
 
 
-def write_tokenizer(folder: Path, tokenizer: Any, budget: int, side: str = "right") -> None:
+def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str) -> None:
     """Write a tokenizer that in plain libraries reads as it does here.
 
     Asked to cut, it cuts the end of a text to the budget, and what names a special token in a text
-    is text. It fills texts up on that side.
+    is text. `more` are further settings for its configuration.
     """
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
@@ -31,7 +31,8 @@ def write_tokenizer(folder: Path, tokenizer: Any, budget: int, side: str = "righ
         "model_max_length": budget,
         "split_special_tokens": True,
         "truncation_side": "right",
-        "padding_side": side,
+        "padding_side": "right",
+        **more,
     }
     write_json(path, {**read_json(path), **says})
 

@@ -135,7 +135,11 @@ def test_all_columns(tmp_path: Path) -> None:
 
 
 def test_cells_may_hold_lists(tmp_path: Path) -> None:
-    lists = csv_cell(json.dumps(["a, b", 'c "d"'])), csv_cell("['a' \"b's\"]"), csv_cell("[sic] a dog")
+    lists = (
+        csv_cell(json.dumps(["a, b", 'c "d"'])),
+        csv_cell("['a' \"b's\"]"),
+        csv_cell("[sic] a dog"),
+    )
     read = table(tmp_path, "t.csv", "id,captions\n" + "".join(f"x,{cell}\n" for cell in lists))
     assert [row.values["captions"] for row in read.rows] == [
         ["a, b", 'c "d"'],

@@ -78,7 +78,7 @@ tbody th, thead tr:first-child > th:first-child { text-align: left; font-weight:
 thead tr:first-child > th:first-child { font-weight: 700; vertical-align: bottom; }
 table.long tbody th { min-width: min(18rem, 42vw); }
 table.words th, table.words td { text-align: left; white-space: normal; vertical-align: top; }
-table.words td { min-width: 7rem; } table.words tbody th { min-width: min(14rem, 50vw);
+table.words td { min-width: 7rem; } table.words tbody th { min-width: min(20rem, 68vw);
   max-width: 24rem; } table.words tbody th:has(+ td + td + td) { min-width: 5rem; }
 td small { display: block; color: var(--dim); font-size: .8rem; font-weight: 400; }
 td.best { font-weight: 700; } td.second { font-style: italic; }

@@ -3,6 +3,7 @@
 import pkgutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -83,3 +84,41 @@ def test_imports_run_one_way() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
 def test_no_file_says_more_than_one_thing(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 420
+
+
+SIGINT_IS_HEARD = """
+import signal, subprocess, sys
+def test_a_process_of_a_test_hears_ctrl_c():
+    code = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+"""
+
+
+def test_the_tests_pass_behind_nohup_and_without_a_terminal(tmp_path: Path) -> None:
+    """`nohup make test &` has all ignore Ctrl-C, by which some tests stop what they start."""
+    folder = tmp_path / "with a space"
+    folder.mkdir()
+    (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text("utf-8"))
+    (folder / "test_it.py").write_text(SIGINT_IS_HEARD)
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m pytest -q -p no:cacheprovider . > out 2>&1 < /dev/null &"
+         " wait $!"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, (folder / "out").read_text("utf-8")
+
+
+def test_the_wheel_holds_every_file_that_is_no_code() -> None:
+    """Recipes, protocols, models with their cards: whatever lies in the package."""
+    package = ROOT / "src" / "paragrain"
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    packed = {
+        path for pattern in patterns["package-data"]["paragrain"] for path in package.glob(pattern)
+    }
+    there = {
+        path
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert there - packed == set()
+    assert {path.suffix for path in there} >= {".yaml", ".safetensors", ".md"}

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from paragrain.audit import AuditReport, audit  # type: ignore[no-redef]
     from paragrain.collection import Collection, ImageRef, ImportReport, Record
     from paragrain.embeddings import Embeddings, embed
-    from paragrain.encoders import ImageTextEncoder, encode_texts, load_encoder, use
+    from paragrain.encoders import (
+        ImageTextEncoder,
+        encode_texts,
+        load_encoder,
+        register_encoder,
+        use,
+    )
     from paragrain.errors import ParagrainError, UsageError
     from paragrain.evaluation import Comparison, Result, compare, evaluate, load_result, sweep  # type: ignore[no-redef]
     from paragrain.retrieval import exact_ranks, retrieval_scores
@@ -44,7 +50,7 @@ _ROOMS = {
     "audit": ("AuditReport", "audit"),
     "collection": ("Collection", "ImageRef", "ImportReport", "Record"),
     "embeddings": ("Embeddings", "embed"),
-    "encoders": ("ImageTextEncoder", "encode_texts", "load_encoder", "use"),
+    "encoders": ("ImageTextEncoder", "encode_texts", "load_encoder", "register_encoder", "use"),
     "errors": ("ParagrainError", "UsageError"),
     "evaluation": ("Comparison", "Result", "compare", "evaluate", "load_result", "sweep"),
     "retrieval": ("exact_ranks", "retrieval_scores"),
@@ -114,6 +120,7 @@ __all__ = [
     "load_recipe",
     "load_result",
     "load_study",
+    "register_encoder",
     "retrieval_scores",
     "run_study",
     "search",

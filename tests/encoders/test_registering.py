@@ -171,7 +171,7 @@ def test_the_image_side_of_a_pair_is_opened_by_its_own_encoder(
     assert isinstance(vision, EncoderVision)
     assert type(vision.encoder) is Mirrored
     _BY_HAND[GROUP].clear()
-    with pytest.raises(ParagrainError, match="the image side of .* saved by the encoder"):
+    with pytest.raises(ParagrainError, match=r"the image side of .* saved by the encoder"):
         load_encoder(tmp_path / "out")
     with pytest.raises(UsageError, match="would not open as Mirrored again"):
         train(world, both, out=tmp_path / "run", **SETTINGS)

@@ -84,8 +84,8 @@ def annotate(
                     run_coroutine(_annotate(collection, settings, report, split, limit, advance))
         except OSError as error:
             raise ParagrainError(
-                f"{error.filename or collection.folder} cannot be written ({error.strerror}): make "
-                "room and run the same command again, which goes on from here"
+                f"{error.filename or collection.folder} cannot be written ({error.strerror or error}): "
+                "make room and run the same command again, which goes on from here"
             ) from error
         finally:
             report.seconds = time.monotonic() - started

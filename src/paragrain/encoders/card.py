@@ -27,11 +27,13 @@ class Story:
         start: name of the model that training began from.
         sections: further sections, heading and Markdown text.
         licence: what is known of it, in Markdown.
+        licence_id: its identifier on the Hub, where it has one.
     """
 
     start: str | None = None
     sections: Mapping[str, str] = field(default_factory=dict)
     licence: str = "Not stated. It follows from the model that this one was made from."
+    licence_id: str | None = None
 
 
 def write_card(folder: Path, encoder: "ImageTextEncoder", story: Story) -> None:
@@ -58,9 +60,10 @@ def _front_matter(encoder: "ImageTextEncoder", story: Story) -> dict[str, Any]:
         "library_name": libraries.get(kind, "transformers"),
         "pipeline_tag": "feature-extraction",
         "tags": ["paragrain", "image-text-retrieval", *([kind] if kind else [])],
-        "license": "other",
-        "license_name": "see-below",
+        "license": story.licence_id or "other",
     }
+    if story.licence_id is None:
+        matter["license_name"] = "see-below"
     if story.start and _HUB_NAME.fullmatch(story.start):
         matter["base_model"] = story.start
     return matter
@@ -130,7 +133,7 @@ from transformers import AutoTokenizer, {model}
 folder = "."  # where this file is
 texts = ["a red bus at a stop", "two dogs on a wet beach, one with a stick in its mouth"]
 tokenizer = AutoTokenizer.from_pretrained(folder)
-model = {model}.from_pretrained(folder).eval()
+model = {model}.from_pretrained(folder, dtype=torch.float32).eval()
 words = tokenizer(texts, truncation=True, padding={padding}, return_tensors="pt")
 with torch.inference_mode():
     {vectors}
@@ -144,7 +147,7 @@ from transformers import AutoImageProcessor, {model}
 folder = "."  # where this file is
 images = [Image.open("photo.jpg").convert("RGB")]
 processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
-model = {model}.from_pretrained(folder).eval()
+model = {model}.from_pretrained(folder, dtype=torch.float32).eval()
 pixels = processor(images, return_tensors="pt")["pixel_values"]
 with torch.inference_mode():
     {vectors}
@@ -196,7 +199,7 @@ from transformers import AutoModel, AutoTokenizer
 folder = "./text"  # beside this file
 texts = ["a red bus at a stop", "two dogs on a wet beach, one with a stick in its mouth"]
 tokenizer = AutoTokenizer.from_pretrained(folder)
-model = AutoModel.from_pretrained(folder).eval()
+model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
 words = tokenizer(texts, truncation=True, padding=True, return_tensors="pt")
 mask = words.attention_mask[..., None]
 with torch.inference_mode():

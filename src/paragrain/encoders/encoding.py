@@ -77,10 +77,13 @@ def encode_images(
         ParagrainError: a vector is not finite.
     """
     encoder = load_encoder(encoder)
-    alone = isinstance(images, Image.Image | str | Path)
+    if isinstance(images, Image.Image | str | Path):
+        images = [images]
+    if not isinstance(images, Iterable):
+        raise UsageError(f"{type(images).__name__} is no list of images: give pictures or files")
     parts = [np.zeros((0, encoder.dim), dtype=np.float32)]
     batch: list[torch.Tensor] = []
-    for image in [images] if alone else images:  # type: ignore[union-attr]
+    for image in images:
         batch.append(encoder.pixels(_picture(image)))
         if len(batch) == batch_size:
             parts.append(encode_pixels(encoder, batch))

@@ -10,6 +10,7 @@ from paragrain.encoders.blip import BlipEncoder
 from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.note import GROUP, read_note
 from paragrain.encoders.siglip import SiglipEncoder
+from paragrain.encoders.trained_on import read_trained_on
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.plugins import Plugin, register, registered
 
@@ -120,7 +121,7 @@ def plugin_class(plugin: Plugin) -> type[ImageTextEncoder]:
 
 
 def open_folder(kind: type[ImageTextEncoder], folder: Path, name: str) -> ImageTextEncoder:
-    """The encoder of a folder, which reads as many tokens as the folder says.
+    """The encoder of a folder, with what the folder says of it: its budget, its training.
 
     Raises:
         ParagrainError: see `from_folder`; an encoder of another package fails in whatever way.
@@ -136,5 +137,6 @@ def open_folder(kind: type[ImageTextEncoder], folder: Path, name: str) -> ImageT
         ) from error
     tokens = read_note(read_config(folder, name), name).tokens
     if tokens is not None:
-        encoder.budget = max(encoder.padded_to, min(tokens, encoder.max_tokens))
+        encoder.budget = min(tokens, encoder.max_tokens)
+    encoder.trained_on = read_trained_on(folder)
     return encoder

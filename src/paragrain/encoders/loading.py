@@ -20,6 +20,7 @@ from paragrain.encoders.kinds import (
 )
 from paragrain.encoders.longclip import load_longclip, stretch
 from paragrain.encoders.pair import PairEncoder
+from paragrain.encoders.saving import set_aside
 from paragrain.encoders.sentence import SentenceEncoder
 from paragrain.encoders.trained_on import read_trained_on, together
 from paragrain.encoders.vision import (
@@ -91,7 +92,9 @@ def _of_run(name: str) -> str:
     folder = Path(name).expanduser()
     if not (folder / "run.yaml").is_file() or (folder / "config.json").is_file():
         return name
-    if not (folder / "checkpoint").is_dir():
+    if not any(
+        place.is_dir() for place in (folder / "checkpoint", set_aside(folder / "checkpoint"))
+    ):
         raise ParagrainError(
             f"the run {name} has no checkpoint yet: train it on, or name another model"
         )
@@ -128,7 +131,8 @@ def _open(name: str) -> ImageTextEncoder:
     config = read_config(folder, name)
     kind = encoder_class(config, name)
     if config["model_type"] == PAIR:
-        kind, folder = kind or PairEncoder, folder if path.is_dir() else _fetch_all(name)
+        there = path.is_dir() or (folder / "text").is_dir()
+        kind, folder = kind or PairEncoder, folder if there else _fetch_all(name)
     if kind is None:
         raise ParagrainError(
             f"{name} is a model of type {config['model_type']!r}, which is not supported: "
@@ -136,9 +140,7 @@ def _open(name: str) -> ImageTextEncoder:
             "BlipForImageTextRetrieval, CLIPModel or SiglipModel, pair it with a text encoder as "
             "VISION+TEXT, or register an encoder for it"
         )
-    encoder = open_folder(kind, folder, name)
-    encoder.trained_on = read_trained_on(folder)
-    return encoder
+    return open_folder(kind, folder, name)
 
 
 def pair_names(name: str) -> tuple[str, str]:

@@ -71,9 +71,15 @@ class SiglipEncoder(ImageTextEncoder):
         return cls(load_model(SiglipModel, folder, name), image_processor, tokenizer, name)
 
     def write_parts(self, folder: Path) -> None:
-        """Write its parts, the tokenizer so that it fills up texts as this one does."""
+        """Write its parts, the tokenizer under a class that adds nothing to its file."""
         super().write_parts(folder)
-        write_tokenizer(folder, self.tokenizer, self.budget, self.tokenizer.padding_side)
+        write_tokenizer(
+            folder,
+            self.tokenizer,
+            self.budget,
+            padding_side=self.tokenizer.padding_side,
+            tokenizer_class="PreTrainedTokenizerFast",
+        )
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""

@@ -67,7 +67,7 @@ def import_folder(
 
     Raises:
         UsageError: `folder` is no folder, or `out` is the same one, or `texts` cannot be used.
-        ParagrainError: there are no pictures.
+        UsageError: there are no pictures.
     """
     if txt_field not in TXT_FIELDS:
         raise UsageError(
@@ -76,7 +76,7 @@ def import_folder(
     tables = Texts(texts)
     found = _find(folder, out, all)
     if not found.images:
-        raise ParagrainError(f"there are no images in {folder}: check the path")
+        raise UsageError(f"there are no images in {folder}: check the path")
     beside = _texts_beside(folder, found, txt_field)
     paths = {path: path for path in found.images}
     joined = tables.join(paths, root=folder)

@@ -27,6 +27,7 @@ from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.pair import PairEncoder
 from paragrain.encoders.returning import check_returns
+from paragrain.encoders.saving import recover
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_json
 from paragrain.progress import progress_bar
@@ -124,6 +125,7 @@ def train(
     data = TrainingSet.load(collection, images, recipe, split=config.split, seed=config.seed)
     if processes.main:
         begin_run(folder, settings, overwrite=overwrite)
+        recover(folder / "checkpoint")
     processes.wait()
     model = encoder.trainable_copy(vision=config.train_vision).train()
     model.budget = max(config.tokens.of(name, model.max_tokens) for name in recipe.budgets)

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, WriteOptions, write_collection
 from paragrain.errors import UsageError
-from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.cells import NotTexts, Values, text_problem, texts_of
 from paragrain.sources.finding import Below, name_problem
 from paragrain.sources.names import folded, is_elsewhere, is_end, number, shown
 from paragrain.sources.photo import merged, photo_item
@@ -93,13 +93,19 @@ class Listing:
         return numbers
 
     def kept(self, where: str, texts: Iterable[Any]) -> list[str]:
-        """The texts that can be kept; the others become problems."""
+        """The texts that can be kept, also those of printed lists; the others become problems."""
         good = []
-        for text in texts:
-            if problem := text_problem(text):
-                self.problems.append((where, problem))
-            else:
-                good.append(text)
+        for value in texts:
+            try:
+                found = texts_of(value)
+            except NotTexts as reason:
+                self.problems.append((where, str(reason)))
+                continue
+            for text in found:
+                if problem := text_problem(text):
+                    self.problems.append((where, problem))
+                else:
+                    good.append(text)
         return good
 
     def write(

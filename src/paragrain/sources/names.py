@@ -55,6 +55,15 @@ def stem(path: str) -> str:
     return path.removesuffix(suffix(path))
 
 
+def base(path: str) -> str:
+    """What is behind the last "/" or backslash.
+
+    >>> base("a/b.jpg"), base("C:\\\\a\\\\b.jpg")
+    ('b.jpg', 'b.jpg')
+    """
+    return re.split(r"[/\\]", path)[-1]
+
+
 def normal(name: str) -> str:
     """In Unicode's normal form C."""
     return unicodedata.normalize("NFC", name)

@@ -78,9 +78,15 @@ def test_a_model_is_remembered_for_all_verbs_and_through_imports(
     assert paragrain("use", "--clear", photos).code == 0
     assert paragrain("search", photos, "a star").code == 2
     before = (photos / "collection.json").read_bytes()
-    for words in (["use"], ["use", "--clear", "a", photos], ["use", "nowhere"],
-                  ["use", "./none", photos], ["use", "", photos], ["use", "blip0", "nowhere"]):  # fmt: skip
-        assert paragrain(*words).code == 2, words
+    for words in (
+        [],
+        ["--clear", "a", photos],
+        ["nowhere"],
+        ["./none", photos],
+        ["", photos],
+        ["blip0", "nowhere"],
+    ):
+        assert paragrain("use", *words).code == 2, words
     assert (photos / "collection.json").read_bytes() == before
 
 

@@ -57,12 +57,9 @@ def test_scenes_alone_are_for_blip0(world: Path, photos: Path, tmp_path: Path) -
 
 
 def test_a_model_is_remembered_for_all_verbs_and_through_imports(
-    paragrain: Callable,
-    photos: Path,
-    pictures: Path,
-    random_blip: Path,
+    paragrain: Callable, photos: Path, pictures: Path, random_blip: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     monkeypatch.chdir(random_blip.parent)
     assert paragrain("use", photos).out == f"{photos}: no model is remembered\n"
     done = paragrain("use", random_blip.name, photos, "--json")
@@ -82,14 +79,14 @@ def test_a_model_is_remembered_for_all_verbs_and_through_imports(
     assert paragrain("search", photos, "a star").code == 2
     before = (photos / "collection.json").read_bytes()
     for words in (
-        ["use"],
-        ["use", "--clear", "a", photos],
-        ["use", "nowhere"],
-        ["use", "./none", photos],
-        ["use", "", photos],
-        ["use", "blip0", "nowhere"],
+        [],
+        ["--clear", "a", photos],
+        ["nowhere"],
+        ["./none", photos],
+        ["", photos],
+        ["blip0", "nowhere"],
     ):
-        assert paragrain(*words).code == 2, words
+        assert paragrain("use", *words).code == 2, words
     assert (photos / "collection.json").read_bytes() == before
 
 
@@ -176,13 +173,8 @@ def test_where_a_query_comes_from(
     ]
     assert len(told) == 2 * 3 + 1
     (tmp_path / "empty").write_bytes(b"\n \n")
-    for words in (
-        ["a star", "--file", file],
-        ["--file", tmp_path / "none"],
-        ["--file", tmp_path],
-        ["--file", tmp_path / "empty"],
-        ["-k", 0, "x"],
-    ):
+    for words in (["a star", "--file", file], ["--file", tmp_path / "none"], ["--file", tmp_path],
+                  ["--file", tmp_path / "empty"], ["-k", 0, "x"]):  # fmt: skip
         assert paragrain(*ask, *words).code == 2, words
     for data in (b"", b" \n", b"\xff\xfe\x00"):
         typed(data)

@@ -83,8 +83,9 @@ def annotate(
                 else:
                     run_coroutine(_annotate(collection, settings, report, split, limit, advance))
         except OSError as error:
+            place, why = error.filename or collection.folder, error.strerror or error
             raise ParagrainError(
-                f"{error.filename or collection.folder} cannot be written ({error.strerror or error}): "
+                f"{place} cannot be written ({why}): "
                 "make room and run the same command again, which goes on from here"
             ) from error
         finally:

@@ -83,9 +83,9 @@ def annotate(
                 else:
                     run_coroutine(_annotate(collection, settings, report, split, limit, advance))
         except OSError as error:
-            place, reason = error.filename or collection.folder, error.strerror or error
+            place, why = error.filename or collection.folder, error.strerror or error
             raise ParagrainError(
-                f"{place} cannot be written ({reason}): "
+                f"{place} cannot be written ({why}): "
                 "make room and run the same command again, which goes on from here"
             ) from error
         finally:

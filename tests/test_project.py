@@ -48,10 +48,9 @@ PUBLIC = """
 AnnotationSettings AuditReport BackendSettings Collection Comparison Embeddings Hit ImageRef
 ImageTextEncoder ImportReport ParagrainError Recipe Record Result Run SearchResult TrainConfig
 UsageError annotate audit compare embed encode_texts evaluate exact_ranks import_cc3m import_coco
-import_docci import_flickr import_folder import_jsonl import_karpathy
-import_parquet import_scenes import_sharegpt4v import_urban1k import_webdataset load_encoder
-load_recipe load_result load_study
-retrieval_scores run_study search sweep train update use write_report
+import_docci import_flickr import_folder import_jsonl import_karpathy import_parquet import_scenes
+import_sharegpt4v import_urban1k import_webdataset load_encoder load_recipe load_result load_study
+register_encoder retrieval_scores run_study search sweep train update use write_report
 """
 
 

@@ -73,7 +73,7 @@ def _settings(config: TrainConfig, step: int) -> str:
 
 
 def _recall(config: TrainConfig, measured: dict[str, Any] | None) -> str:
-    if measured is None:
+    if measured is None or not measured["fields"]:
         return "Not measured: there were no texts to validate on."
     rows = []
     for field, scores in measured["fields"].items():

@@ -20,7 +20,7 @@ import numpy as np
 
 from paragrain import Collection, embed, load_encoder
 from paragrain.collection import Record
-from paragrain.encoders.base import encode_texts
+from paragrain.encoders import encode_texts
 from paragrain.errors import ParagrainError
 
 FIELDS = ("captions", "generated", "negatives", "paragraph")

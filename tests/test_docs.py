@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -148,7 +149,8 @@ def test_every_protocol_is_told_with_its_budget() -> None:
 
 def test_every_public_name_is_in_the_reference() -> None:
     named = re.findall(r"^::: ([\w.]+)$", (DOCS / "reference.md").read_text("utf-8"), re.MULTILINE)
-    homes = [getattr(pg, name) for name in pg.__all__]
+    values = {name: getattr(pg, name) for name in pg.__all__}
+    homes = [getattr(v, name) if isinstance(v, ModuleType) else v for name, v in values.items()]
     assert set(named) == {f"{home.__module__}.{home.__qualname__}" for home in homes}
 
 

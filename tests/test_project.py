@@ -3,6 +3,7 @@
 import pkgutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -27,12 +28,40 @@ def test_importing_the_package_and_asking_for_help_load_no_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_no_public_name_is_that_of_a_room() -> None:
+def test_a_public_name_that_is_that_of_a_room_can_be_called_whatever_came_first() -> None:
     """Importing a room puts it into the package under its name, over what was meant there."""
     import paragrain
 
     rooms = {module.name for module in pkgutil.iter_modules(paragrain.__path__)}
-    assert not rooms & set(paragrain.__all__)
+    assert rooms & set(paragrain.__all__) == {"audit"}
+    for first in ("paragrain.audit", "paragrain.audit.report", "paragrain"):
+        code = (
+            f"import {first}, paragrain\n"
+            "try: paragrain.audit('nowhere')\n"
+            "except paragrain.UsageError as error: print(error)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout.startswith("there is no folder nowhere"), done.stderr
+
+
+PUBLIC = """
+AnnotationSettings AuditReport BackendSettings Collection Comparison Embeddings Hit ImageRef
+ImageTextEncoder ImportReport ParagrainError Recipe Record Result Run SearchResult TrainConfig
+UsageError annotate audit compare embed encode_texts evaluate exact_ranks import_cc3m import_coco
+import_docci import_flickr import_folder import_jsonl import_karpathy import_scenes
+import_sharegpt4v import_urban1k import_webdataset load_encoder load_recipe load_result load_study
+retrieval_scores run_study search sweep train update use write_report
+"""
+
+
+def test_the_public_names_are_these_and_every_importer_is_one() -> None:
+    import paragrain
+    from paragrain import sources
+
+    assert sorted(paragrain.__all__) == sorted(PUBLIC.split())
+    assert sorted(paragrain._HOMES) == sorted(paragrain.__all__)
+    assert {name for name in sources.__all__ if name.startswith("import_")} <= {*paragrain.__all__}
+    assert set(paragrain.__all__) <= set(dir(paragrain))
 
 
 def test_every_public_name_can_be_had() -> None:
@@ -55,3 +84,41 @@ def test_imports_run_one_way() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
 def test_no_file_says_more_than_one_thing(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 420
+
+
+SIGINT_IS_HEARD = """
+import signal, subprocess, sys
+def test_a_process_of_a_test_hears_ctrl_c():
+    code = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+"""
+
+
+def test_the_tests_pass_behind_nohup_and_without_a_terminal(tmp_path: Path) -> None:
+    """`nohup make test &` has all ignore Ctrl-C, by which some tests stop what they start."""
+    folder = tmp_path / "with a space"
+    folder.mkdir()
+    (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text("utf-8"))
+    (folder / "test_it.py").write_text(SIGINT_IS_HEARD)
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m pytest -q -p no:cacheprovider . > out 2>&1 < /dev/null &"
+         " wait $!"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, (folder / "out").read_text("utf-8")
+
+
+def test_the_wheel_holds_every_file_that_is_no_code() -> None:
+    """Recipes, protocols, models with their cards: whatever lies in the package."""
+    package = ROOT / "src" / "paragrain"
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    packed = {
+        path for pattern in patterns["package-data"]["paragrain"] for path in package.glob(pattern)
+    }
+    there = {
+        path
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert there - packed == set()
+    assert {path.suffix for path in there} >= {".yaml", ".safetensors", ".md"}

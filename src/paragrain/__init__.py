@@ -9,66 +9,126 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paragrain.annotation import AnnotationSettings, BackendSettings, annotate
-    from paragrain.collection import Collection, ImageRef, Record
-    from paragrain.embeddings import embed
-    from paragrain.encoders import ImageTextEncoder, encode_texts, load_encoder
+    from paragrain.audit import AuditReport, audit  # type: ignore[no-redef]
+    from paragrain.collection import Collection, ImageRef, ImportReport, Record
+    from paragrain.embeddings import Embeddings, embed
+    from paragrain.encoders import (
+        ImageTextEncoder,
+        encode_texts,
+        load_encoder,
+        register_encoder,
+        use,
+    )
     from paragrain.errors import ParagrainError, UsageError
-    from paragrain.evaluation import evaluate, sweep
+    from paragrain.evaluation import Comparison, Result, compare, evaluate, load_result, sweep  # type: ignore[no-redef]
     from paragrain.retrieval import exact_ranks, retrieval_scores
-    from paragrain.searching import search
-    from paragrain.sources import import_coco, import_folder, import_scenes
-    from paragrain.training import load_recipe, train
+    from paragrain.searching import Hit, SearchResult, search
+    from paragrain.sources import (
+        import_cc3m,
+        import_coco,
+        import_docci,
+        import_flickr,
+        import_folder,
+        import_jsonl,
+        import_karpathy,
+        import_parquet,
+        import_scenes,
+        import_sharegpt4v,
+        import_urban1k,
+        import_webdataset,
+        update,
+    )
+    from paragrain.study.plan import load_study
+    from paragrain.study.report import write_report
+    from paragrain.study.runner import run_study
+    from paragrain.training import Recipe, Run, TrainConfig, load_recipe, train
 
 __version__ = version("paragrain")
 
-_HOMES = {
-    "AnnotationSettings": "annotation",
-    "BackendSettings": "annotation",
-    "annotate": "annotation",
-    "Collection": "collection",
-    "ImageRef": "collection",
-    "Record": "collection",
-    "embed": "embeddings",
-    "ImageTextEncoder": "encoders",
-    "encode_texts": "encoders",
-    "load_encoder": "encoders",
-    "ParagrainError": "errors",
-    "UsageError": "errors",
-    "evaluate": "evaluation",
-    "sweep": "evaluation",
-    "exact_ranks": "retrieval",
-    "retrieval_scores": "retrieval",
-    "search": "searching",
-    "import_coco": "sources",
-    "import_folder": "sources",
-    "import_scenes": "sources",
-    "load_recipe": "training",
-    "train": "training",
+_ROOMS = {
+    "annotation": ("AnnotationSettings", "BackendSettings", "annotate"),
+    "audit": ("AuditReport", "audit"),
+    "collection": ("Collection", "ImageRef", "ImportReport", "Record"),
+    "embeddings": ("Embeddings", "embed"),
+    "encoders": ("ImageTextEncoder", "encode_texts", "load_encoder", "register_encoder", "use"),
+    "errors": ("ParagrainError", "UsageError"),
+    "evaluation": ("Comparison", "Result", "compare", "evaluate", "load_result", "sweep"),
+    "retrieval": ("exact_ranks", "retrieval_scores"),
+    "searching": ("Hit", "SearchResult", "search"),
+    "sources": (
+        "import_cc3m",
+        "import_coco",
+        "import_docci",
+        "import_flickr",
+        "import_folder",
+        "import_jsonl",
+        "import_karpathy",
+        "import_parquet",
+        "import_scenes",
+        "import_sharegpt4v",
+        "import_urban1k",
+        "import_webdataset",
+        "update",
+    ),
+    "study.plan": ("load_study",),
+    "study.report": ("write_report",),
+    "study.runner": ("run_study",),
+    "training": ("Recipe", "Run", "TrainConfig", "load_recipe", "train"),
 }
+
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "AnnotationSettings",
+    "AuditReport",
     "BackendSettings",
     "Collection",
+    "Comparison",
+    "Embeddings",
+    "Hit",
     "ImageRef",
     "ImageTextEncoder",
+    "ImportReport",
     "ParagrainError",
+    "Recipe",
     "Record",
+    "Result",
+    "Run",
+    "SearchResult",
+    "TrainConfig",
     "UsageError",
     "annotate",
+    "audit",
+    "compare",
     "embed",
     "encode_texts",
     "evaluate",
     "exact_ranks",
+    "import_cc3m",
     "import_coco",
+    "import_docci",
+    "import_flickr",
     "import_folder",
+    "import_jsonl",
+    "import_karpathy",
+    "import_parquet",
     "import_scenes",
+    "import_sharegpt4v",
+    "import_urban1k",
+    "import_webdataset",
     "load_encoder",
     "load_recipe",
+    "load_result",
+    "load_study",
+    "register_encoder",
     "retrieval_scores",
+    "run_study",
     "search",
     "sweep",
     "train",
+    "update",
+    "use",
+    "write_report",
 ]
 
 

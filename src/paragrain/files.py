@@ -1,5 +1,6 @@
 """Files that are either whole or absent: everything is written beside its place, then renamed."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -7,12 +8,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from paragrain.errors import ParagrainError
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Errors of a disk, a quota or a file that is full."""
+
+
+def no_room(path: Path, error: Exception) -> ParagrainError:
+    """The error of a file for which there is no room."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error).split("\n")[0]
+    return ParagrainError(
+        f"{path} cannot be written ({reason}): make room and run the same again; what was whole "
+        "before is as it was"
+    )
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that takes its place when the block ends well.
 
-    A kill at any moment leaves the old file, or none: never half a new one.
+    A kill at any moment leaves the old file, or none: never half a new one. So does a full disk.
+
+    Raises:
+        ParagrainError: there is no room.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "note.txt"
@@ -21,11 +39,15 @@ def replacing(path: Path) -> Iterator[Path]:
     >>> target.read_text(encoding="utf-8")
     'whole'
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         temporary.replace(path)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise no_room(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -23,12 +23,19 @@ class Plugin:
 
     Attributes:
         name: by which it is asked for.
-        origin: where it comes from, in words: its module, and the package if one names it.
+        place: its module and name in it, as `herbarium.models:MeanBlip`.
+        package: name and version of the package that brings it; "" where a program registered it.
     """
 
     name: str
-    origin: str
+    place: str
+    package: str
     _load: Callable[[], Any]
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, in words."""
+        return f"{self.place} of {self.package}" if self.package else self.place
 
     def load(self) -> Any:
         """The thing itself.
@@ -81,17 +88,21 @@ def registered(group: str) -> dict[str, Plugin]:
     is kept, and says so when it is loaded.
     """
     found: dict[str, Plugin] = {}
-    values: dict[str, str] = {}
     for package, point in _entry_points(group):
-        origin = f"{point.value} of {package}"
-        if values.setdefault(point.name, point.value) == point.value:
-            found.setdefault(point.name, Plugin(point.name, origin, point.load))
-        else:
-            found[point.name] = _ambiguous(point.name, f"{found[point.name].origin} and {origin}")
+        plugin = Plugin(point.name, point.value, package, point.load)
+        first = found.setdefault(point.name, plugin)
+        if first.place != plugin.place:
+            found[point.name] = _ambiguous(first, plugin)
     for name, thing in _BY_HAND.get(group, {}).items():
         # The class that a program holds in its hands, also where an entry point names it too.
-        found[name] = Plugin(name, _place(thing), partial(_BY_HAND[group].get, name))
+        found[name] = Plugin(name, _place(thing), "", partial(_BY_HAND[group].get, name))
     return found
+
+
+def plugin_of(group: str, thing: type) -> Plugin | None:
+    """The plugin of a group that is this class; imports nothing."""
+    own = _place(thing)
+    return next((plugin for plugin in registered(group).values() if plugin.place == own), None)
 
 
 def _entry_points(group: str) -> Iterator[tuple[str, metadata.EntryPoint]]:
@@ -110,11 +121,14 @@ def _entry_points(group: str) -> Iterator[tuple[str, metadata.EntryPoint]]:
             yield from ((title, point) for point in points)
 
 
-def _ambiguous(name: str, origins: str) -> Plugin:
+def _ambiguous(first: Plugin, second: Plugin) -> Plugin:
     def load() -> Any:
-        raise ParagrainError(f"two packages name a plugin {name} ({origins}): uninstall one")
+        raise ParagrainError(
+            f"two packages name a plugin {first.name} ({first.origin} and {second.origin}): "
+            "uninstall one"
+        )
 
-    return Plugin(name, origins, load)
+    return Plugin(first.name, first.place, f"{first.package} and {second.package}", load)
 
 
 def _is_same(known: Any, thing: Any) -> bool:

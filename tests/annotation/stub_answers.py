@@ -105,6 +105,16 @@ def completion(asked: Asked, fault: str, value: Any) -> bytes:
     elif fault == "finish_length":
         # The last word loses a letter, whatever the text ends in.
         message["content"], finish = text[: len(text) * 2 // 3].rstrip(" .\n")[:-1], "length"
+    elif fault in ("finish", "choice_error"):
+        message["content"] = text[: len(text) * 2 // 3].rstrip(" .\n")[:-1]
+        finish = value if fault == "finish" else "stop"
+    elif fault == "ending":
+        finish = value
+    elif fault == "thinks":
+        room = asked.options.get("max_tokens", 0)
+        if room < value:
+            message |= {"content": None, "reasoning_content": "Let me look. " * 9}
+            finish = "length"
     elif fault == "refusal_text":
         message["content"] = value if isinstance(value, str) else SORRY
     elif fault == "refusal_field":
@@ -126,11 +136,35 @@ def completion(asked: Asked, fault: str, value: Any) -> bytes:
             "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written
         },
     }  # fmt: skip
+    if fault == "choice_error":
+        answer["choices"][0]["error"] = {"code": 502, "message": "provider went away"}
     if fault == "no_choices":
         answer["choices"] = []
     if fault == "no_usage":
         del answer["usage"]
     return json.dumps(answer).encode()
+
+
+def streamed(completion: bytes, how: str) -> bytes:
+    """A completion as a server streams it that was not asked to."""
+    if how == "done":
+        return completion + b"\n\ndata: [DONE]\n\n"
+    answer = json.loads(completion)
+    text = answer["choices"][0]["message"]["content"]
+    pieces: list[dict[str, Any]] = [{"delta": {"role": "assistant", "content": ""}}]
+    pieces += [{"delta": {"content": text[at : at + 7]}} for at in range(0, len(text), 7)]
+    pieces += [{"delta": {}, "finish_reason": "stop"}]
+    if how == "torn":
+        pieces = pieces[: len(pieces) // 2]
+    lines = [": waiting\n\n"]
+    for piece in pieces:
+        chunk = {"object": "chat.completion.chunk", "choices": [{"index": 0, **piece}]}
+        lines += [f"event: message\ndata: {json.dumps(chunk)}\n\n", ": keep-alive\n\n"]
+    if how != "torn":
+        lines += [f"data: {json.dumps({'choices': [], 'usage': answer['usage']})}\n\n"]
+        lines += ["data: [DONE]\n\n"]
+    body = "".join(lines)
+    return (body.replace("\n", "\r\n") if how == "crlf" else body).encode()
 
 
 class Checker:

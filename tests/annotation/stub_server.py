@@ -8,7 +8,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from stub_answers import Asked, Checker, Refused, completion
+from stub_answers import Asked, Checker, Refused, completion, streamed
 
 FAULTS = {
     "status": "an HTTP status, with `headers` and `body` (JSON, or text) if given",
@@ -27,6 +27,11 @@ FAULTS = {
     "parts": "the right answer as a list of text parts",
     "text": "exactly this text",
     "no_usage": "the right answer without token counts",
+    "finish": "cut in mid-word, with this finish reason",
+    "ending": "the right answer, with this finish reason (null too)",
+    "choice_error": "cut in mid-word, finish reason stop, and an error object in the choice",
+    "thinks": "null content, reasoning and finish reason length, unless there is room for so many",
+    "streams": "the right answer as server-sent events: `sse`, `crlf`, `done` behind JSON, `torn`",
     "refuse_option": "400 (or `status`) if this option is there; `named` false: without saying",
 }
 
@@ -48,6 +53,7 @@ class Server:
 
     def __init__(self) -> None:
         self.check = Checker()
+        self.query = ""
         self.script({})
 
     def script(self, orders: dict[str, Any]) -> None:
@@ -90,6 +96,7 @@ class Server:
             "by_status": dict(self.statuses),
             "busy_seconds": self.busy,
             "seconds": self.last - self.began,
+            "query": self.query,
         }
 
     def chat(self, headers: dict[str, str], body: bytes) -> Plan:
@@ -165,6 +172,9 @@ class Server:
             page = b"<!doctype html><html><title>Bad gateway</title></html>"
             return Plan(200, page, {"content-type": "text/html"})
         answer = completion(asked, fault, value)
+        if fault == "streams":
+            kind = {"content-type": "application/json" if value == "done" else "text/event-stream"}
+            return Plan(200, streamed(answer, value), kind)
         if fault == "not_json":
             answer = answer[: len(answer) // 2]
         how = fault if fault in ("drip", "half_body", "close") else "whole"
@@ -216,7 +226,9 @@ class Connection(asyncio.Protocol):
 
     def handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
         server = self.server
-        if (method, path) == ("POST", "/v1/chat/completions"):
+        path, _, query = path.partition("?")
+        if method == "POST" and path in ("/v1/chat/completions", "/gw/chat/completions"):
+            server.query = query
             server.step(1)
             plan = server.chat(headers, body)
             if plan.how == "whole" and not plan.delay:

@@ -83,7 +83,7 @@ def test_check_and_stats(paragrain: Cli, photos: Path, stub: Any) -> None:
     assert found.code == 0, found.err
     assert "writer against third" in found.out
     assert "Spearman" in found.out
-    told = paragrain("annotate", "stats", photos)
+    told = paragrain("annotate", "stats", photos, "--model", "blip0")
     assert told.code == 0, told.err
     folder = photos / "annotation" / "stats"
     assert str(folder / "index.html") in told.out
@@ -93,7 +93,7 @@ def test_check_and_stats(paragrain: Cli, photos: Path, stub: Any) -> None:
     record = next(iter(Collection.open(photos).records()))
     assert page.count("<div class=sample>") == 6
     assert record.negatives[0] in page or record.id not in page
-    value = paragrain("annotate", "stats", photos, "--json").json
+    value = paragrain("annotate", "stats", photos, "--model", "blip0", "--json").json
     assert value["judges"] == ["writer", "third"]
     assert value["annotation"]["annotated"]["paragraph"] == 8
 

@@ -32,7 +32,7 @@ def test_replies_are_found_in_the_same_and_in_a_later_process(tmp_path: Path) ->
         assert log.find(key(1)) == odd
         assert log.find(key(3)) is None
     with CallLog(tmp_path, writing=False) as log:
-        assert (log.find(key(1)), log.find(key(2)), log.calls) == (odd, Reply(None), 2)
+        assert (log.find(key(1)), log.find(key(2)), log.calls) == (odd, nothing, 2)
     assert len(list(tmp_path.iterdir())) == 1  # nothing was written by the reader
 
 

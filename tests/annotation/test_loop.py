@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paragrain.annotation.calls import Call, Reply, RequestFailed
-from paragrain.annotation.loop import Outcome, annotate_image, wanted_kinds
+from paragrain.annotation.loop import Outcome, annotate_image, guide_of, wanted_kinds
 from paragrain.annotation.settings import AnnotationSettings, BackendSettings
 from paragrain.collection import Record
 
@@ -39,7 +39,8 @@ def drive(
 ) -> tuple[Outcome, list[Call]]:
     """Run the loop; `answer(call, n)` replies to the n-th call of its kind, None for `good`."""
     settings = SETTINGS.model_copy(update=changes)
-    loop = annotate_image(record or Record("7", captions=["dog, stock photo"]), "ab", settings)
+    record = record or Record("7", captions=["dog, stock photo"])
+    loop = annotate_image(record, "ab", settings, guide_of(record))
     calls: list[Call] = []
     reply = None
     try:

@@ -104,13 +104,15 @@ WRAPPED = (
 
 def test_a_wrapped_item_is_joined_only_where_the_wrap_is_plain() -> None:
     first = "A brown dog with a red ball runs over the green lawn behind a white house."
-    assert items_of(WRAPPED) == Items([first, "A cat sits on the wall of the garden."], None)
-    for change in [("green", "Green"), ("house.", "house"), ("the\n", "big.\n")]:
+    whole = Items([first, "A cat sits on the wall of the garden."], None)
+    assert items_of(WRAPPED) == whole
+    assert items_of(WRAPPED.replace("   green", "green")) == whole
+    for change in [("   green", "Green"), ("house.", "house"), ("the\n", "big.\n")]:
         left = items_of(WRAPPED.replace(*change))
         assert left.items == ["A cat sits on the wall of the garden."]
         assert left.failure == Failure("unreadable", "text below item 1")
     # Were the lines this wide, "green" would stand on the first.
-    wide = items_of(WRAPPED.replace("wall", "crumbling old wall"))
+    wide = items_of(WRAPPED.replace("wall", "crumbling old wall").replace("   green", "green"))
     assert wide.items == ["A cat sits on the crumbling old wall of the garden."]
 
 
@@ -147,10 +149,11 @@ def test_a_wrapped_item_is_joined_only_where_the_wrap_is_plain() -> None:
         ("1. A dog runs.\n2. A cat, a mouse,", ["A dog runs."]),
         ("1. A dog runs.\n2. A cat sits on a \ufffd.", ["A dog runs."]),
         ("1. A dog runs.\n2. A cat <b>sits</b>.", ["A dog runs."]),
-        ("1. A dog runs.\n2. A cat sits. 3. A cow eats.", ["A dog runs."]),
+        ("1. A dog runs.\n2. A cat sits with 3. A cow eats.", ["A dog runs."]),
         # Where the list begins or ends is in doubt.
-        ("1. A dog runs. 2. A cat sits. 3. A cow eats.", []),
-        ("Sure! 1. A dog runs.\n2. A cat sits.", []),
+        ("1. A dog runs 2. A cat sits 3. A cow eats", []),
+        ("1. A dog runs. 2. A cat sits", []),
+        ("Sure 1. A dog runs.\n2. A cat sits.", []),
         ("1. A dog runs.\n3. A cat sits.", []),
         ("0. A dog runs.\n1. A cat sits.", []),
         ("1. A dog runs.\n1. A cat sits.", []),

@@ -119,7 +119,7 @@ def test_kills_at_random_moments(
         parts = list((folders[0] / "audit" / module.VERSION).glob("*.marks.npy"))
         kept.append(len(parts))
         for part in parts:  # whole at any moment, and its tiny copies are there
-            tiny = part.with_name(part.name.replace(".marks.", ".tiny."))
+            tiny = part.with_name(part.name.replace(".marks.", ".copies."))
             assert len(np.load(part)) == len(np.load(tiny))
         read(tmp_path / "out")
     assert killed >= KILLS // 3

@@ -1,14 +1,17 @@
 """A leak planted on purpose: what share of it is found, and what share of what is found is one."""
 
+import io
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
 from paragrain.audit import AuditReport, audit
 from paragrain.audit.report import NOT_FOUND
 from paragrain.collection import Collection, ImageRef, Record
+from paragrain.images import decode
 from paragrain.sources.scenes.render import png
 from paragrain.sources.scenes.world import scenes_of
 
@@ -96,3 +99,31 @@ def test_every_report_says_what_is_not_found(collect: Collect, tmp_path: Path) -
     assert "mirrored or turned" in NOT_FOUND
     assert report.as_dict()["not_found"] == NOT_FOUND
     assert NOT_FOUND.split(";")[0] in report.page()
+
+
+def test_altered_copies_of_photographs(collect: Collect, shared: Path, tmp_path: Path) -> None:
+    """Brighter, in grey, dated in a corner, cropped by 3 %: found, and nothing else."""
+    files = sorted((shared / "photos" / "images").glob("*.jpg"))
+    photos = [decode(file) for file in files[1::2]]
+    altered: list[Image.Image] = []
+    for number, photo in enumerate(photos):
+        width, height = photo.size
+        dated = photo.copy()
+        font = ImageFont.load_default(size=height * 0.05)
+        ImageDraw.Draw(dated).text((width * 0.6, height * 0.92), "2024-07-13", "orange", font)
+        box = (round(0.03 * width), round(0.03 * height), round(0.97 * width), round(0.97 * height))
+        brighter = photo.point([min(255, round(1.1 * v)) for v in range(256)] * 3)
+        versions = (brighter, dated, photo.crop(box), photo.convert("L").convert("RGB"))
+        altered.append(versions[number % 4])
+    sides = []
+    for name, pictures in (("train", altered), ("test", photos)):
+        records = []
+        for number, picture in enumerate(pictures):
+            buffer = io.BytesIO()
+            picture.save(buffer, "JPEG", quality=70)
+            records.append(Record(f"{name} {number}", ImageRef(buffer.getvalue())))
+        sides.append(collect(tmp_path / name, records))
+    found = {(f.train, f.evaluation) for f in audit(*sides, show=False).findings}
+    planted = {(f"train {n}", f"test {n}") for n in range(len(photos))}
+    assert found <= planted
+    assert len(found) >= len(planted) - 1

@@ -14,8 +14,8 @@ from paragrain.encoders import (
     encode_texts,
     encode_tokens,
     load_encoder,
+    reading,
 )
-from paragrain.encoders import base as base_module
 from paragrain.encoders.base import pad
 from paragrain.errors import ParagrainError, UsageError
 
@@ -146,7 +146,7 @@ def test_many_texts_pass_the_tokenizer_in_pieces(
 ) -> None:
     texts = [f"star {i}" for i in range(23)]
     whole = blip.tokenize(texts, 16).ids
-    monkeypatch.setattr(base_module, "TOKENIZE_BATCH", 5)
+    monkeypatch.setattr(reading, "TOKENIZE_BATCH", 5)
     assert blip.tokenize(texts, 16).ids == whole
 
 

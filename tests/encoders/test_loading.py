@@ -477,3 +477,16 @@ def test_an_interrupted_save_leaves_the_older_checkpoint(
     blip.save(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint"]
     assert not (folder / "mark.txt").exists()
+
+
+def test_a_checkpoint_whose_successor_was_killed_on_its_way(
+    checkpoint: Path, blip: BlipEncoder
+) -> None:
+    """Between two renames the old one has a hidden name: it is found, and recovered by a save."""
+    aside = checkpoint.with_name(".checkpoint.old")
+    checkpoint.rename(aside)
+    (checkpoint.with_name(".checkpoint.tmp")).mkdir()
+    np.testing.assert_array_equal(vectors(load_encoder(checkpoint)), vectors(blip))
+    assert aside.is_dir()  # a reader moves nothing, since somebody may be saving
+    blip.save(checkpoint)
+    assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint"]

@@ -77,7 +77,10 @@ def test_a_checkpoint_is_a_folder_that_sentence_transformers_reads(
 ) -> None:
     """Its layout; that the library gives the same vectors was checked by hand (version 6.2)."""
     pair.save(tmp_path / "out")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["config.json", "text", "vision"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        *("README.md", "config.json", "config_sentence_transformers.json", "modules.json"),
+        *("text", "vision"),
+    ]
     text = tmp_path / "out" / "text"
     modules = json.loads((text / "modules.json").read_text())
     assert [(m["idx"], m["path"], m["type"].rpartition(".")[2]) for m in modules] == [
@@ -92,8 +95,8 @@ def test_a_checkpoint_is_a_folder_that_sentence_transformers_reads(
         "in_features": 32, "out_features": 32, "bias": False,
         "activation_function": "torch.nn.modules.linear.Identity",
     }  # fmt: skip
-    assert json.loads((text / "sentence_bert_config.json").read_text())["max_seq_length"] == 200
-    assert AutoTokenizer.from_pretrained(text).model_max_length == 200
+    assert json.loads((text / "sentence_bert_config.json").read_text())["max_seq_length"] == 128
+    assert AutoTokenizer.from_pretrained(text).model_max_length == 128
     modes = {path.stat().st_mode & 0o777 for path in text.rglob("*") if path.is_file()}
     assert modes == {(tmp_path / "out/config.json").stat().st_mode & 0o777}
 
@@ -106,6 +109,9 @@ def test_a_damaged_checkpoint_is_refused(pair: PairEncoder, tmp_path: Path) -> N
     with pytest.raises(ParagrainError, match="does not end in a projection to the 31 numbers"):
         load_encoder(tmp_path / "out")
     config.write_text(json.dumps({"model_type": note["model_type"]}))
+    with pytest.raises(ParagrainError, match="does not tell its max_tokens"):
+        load_encoder(tmp_path / "out")
+    config.write_text(json.dumps({"model_type": note["model_type"], "max_tokens": 200}))
     with pytest.raises(ParagrainError, match=r"image side of .* cannot be found"):
         load_encoder(tmp_path / "out")
 

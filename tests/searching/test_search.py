@@ -1,10 +1,13 @@
 """Exact search in words."""
 
 import io
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 
@@ -107,3 +110,92 @@ def test_a_tokenizer_that_cuts_by_itself_and_a_lone_surrogate_do_no_harm(
     encoder.tokenizer("a red star", truncation=True, max_length=4)
     query = "a red star above a blue \ud800 circle"
     assert search(world, encoder, query, tokens=5, show=False).cut.startswith("above a blue")
+
+
+def test_names_are_taken_for_what_they_name(world: Collection, random_blip: Path) -> None:
+    by_name = search(str(world.folder), random_blip, "a red star", k=3, show=False)
+    assert by_name == search(world, load_encoder(random_blip, "cpu"), "a red star", k=3, show=False)
+    for wrong in (["a star", " "], [], ["a star", 7], 7):
+        with pytest.raises(UsageError, match="quer"):
+            search(world, random_blip, wrong, show=False)  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match="there is no folder"):
+        search("nowhere", random_blip, "a star", show=False)
+
+
+def test_several_queries_have_a_result_each(world: Collection, encoder: ImageTextEncoder) -> None:
+    queries = ["a red star", "a green heart above a blue circle", "a red star"]
+    found = search(world, encoder, queries, k=4, tokens=6, show=False)
+    for query, result in zip(queries, found, strict=True):
+        alone = search(world, encoder, query, k=4, tokens=6, show=False)
+        assert [hit.id for hit in result] == [hit.id for hit in alone]
+        assert (result.query, result.cut, result.tokens) == (query, alone.cut, alone.tokens)
+    assert found[1].cut
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("found") / "pictures"
+    (folder / "inner").mkdir(parents=True)
+    for shade, name in enumerate(["a.png", "inner/b c.png", "turned.jpg"]):
+        picture = Image.new("RGB", (40, 20), (60 * shade, 90, 30))
+        exif = picture.getexif()
+        exif[0x0112] = 6 if name == "turned.jpg" else 1
+        picture.save(folder / name, exif=exif)
+    return folder
+
+
+@pytest.mark.parametrize("store", ["bytes", "paths"])
+def test_a_hit_has_its_picture_and_its_file(
+    pictures: Path, tmp_path: Path, encoder: ImageTextEncoder, store: Any
+) -> None:
+    import_folder(pictures, tmp_path / "out", store=store, show=False)
+    hits = {h.id: h for h in search(tmp_path / "out", encoder, "a star", k=9, show=False)}
+    assert set(hits) == {"a.png", "inner/b c.png", "turned.jpg"}
+    assert hits["turned.jpg"].image.size == (20, 40)  # upright, by the one way to decode
+    root = pictures if store == "bytes" else tmp_path / "out" / "images"
+    for id, hit in hits.items():
+        assert hit.file == (root / id).resolve()
+    if store == "bytes":
+        Image.new("RGB", (9, 9)).save(pictures / "a.png")
+        assert hits["a.png"].file is None  # another picture is there now
+        (pictures / "inner" / "b c.png").rename(pictures / "b.png")
+        assert hits["inner/b c.png"].file is None
+        assert hits["inner/b c.png"].image.size == (40, 20)
+        (pictures / "b.png").rename(pictures / "inner" / "b c.png")
+
+
+def test_a_strangers_collection_tells_of_no_files_elsewhere(
+    world: Collection, encoder: ImageTextEncoder, tmp_path: Path
+) -> None:
+    shutil.copytree(world.folder, tmp_path / "world")
+    first = search(tmp_path / "world", encoder, "a star", k=1, show=False)[0]
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / first.path).write_bytes(b"of somebody else")
+    info = json.loads((tmp_path / "world" / "collection.json").read_text("utf-8"))
+    for folder in (str(tmp_path / "secret"), 7, "\0", None):
+        info["import"] = {"arguments": {"folder": folder, "images": [folder]}}
+        (tmp_path / "world" / "collection.json").write_text(json.dumps(info), "utf-8")
+        assert search(tmp_path / "world", encoder, "a star", k=1, show=False)[0].file is None
+
+
+def test_a_result_is_short_to_look_at_and_can_be_kept(
+    world: Collection, encoder: ImageTextEncoder, tmp_path: Path
+) -> None:
+    result = search(world, encoder, "a red star, " * 9, k=4, show=False)
+    first = f"{result[0].id} {result[0].score:.4f}"
+    assert repr(result).startswith(
+        f"<SearchResult 'a red star, a red star, a red star, a...': {first}"
+    )
+    assert repr(result).endswith(", and 1 more>")
+    assert repr(result[0]) == (
+        f"Hit(id={result[0].id!r}, path={result[0].path!r}, score={result[0].score!r})"
+    )
+    result.save(tmp_path / "hits.json")
+    assert json.loads((tmp_path / "hits.json").read_text("utf-8")) == result.as_dict()
+    result.save(str(tmp_path / "hits.csv"))
+    table = pandas.read_csv(tmp_path / "hits.csv")
+    frame = result.to_frame()
+    assert list(frame.columns) == list(table.columns) == ["rank", "id", "path", "file", "score"]
+    assert list(frame["id"]) == list(table["id"]) == [hit.id for hit in result]
+    with pytest.raises(UsageError, match=r"\.json or \.csv"):
+        result.save(tmp_path / "hits.xlsx")

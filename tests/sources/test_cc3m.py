@@ -141,3 +141,26 @@ def test_what_cannot_be_imported_says_so(tmp_path: Path) -> None:
         import_cc3m(table, tmp_path / "c", show=False)
     with pytest.raises(UsageError, match="no tar files"):
         import_cc3m(table, tmp_path / "c", images=tmp_path / "absent", show=False)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "url\tcaption\n", "\ufeffURL\tTEXT\n", "key\turl\tcaption\n"]
+)
+def test_the_order_of_cc12m(tmp_path: Path, header: str) -> None:
+    key = "7\t" if header.startswith("key") else ""
+    rows = [(f"https://a.org/{n}.jpg?x=1", f"caption {n} of http://b.org") for n in range(3)]
+    table = tmp_path / "cc12m.tsv"
+    table.write_text(header + "".join(f"{key}{url}\t{text}\n" for url, text in rows), "utf-8")
+    report = import_cc3m(table, tmp_path / "c", show=False)
+    assert report.skipped == []
+    records = list(Collection.open(tmp_path / "c").records())
+    assert [(r.url, r.captions[0]) for r in records] == rows
+    told = ["cc12m.tsv has the URL first and the caption second, as CC12M"]
+    assert report.notes == ([] if header else told)
+
+
+def test_further_cells_with_text_are_counted(tmp_path: Path) -> None:
+    table = tmp_path / "t.tsv"
+    table.write_text("a dog\thttps://a.org/1\tmore text\na cat\thttps://a.org/2\t0.5\n")
+    report = import_cc3m(table, tmp_path / "c", show=False)
+    assert report.notes == ["1 rows have further cells with text, which are not used"]

@@ -82,19 +82,19 @@ def test_what_is_amiss_in_docci_is_named(tmp_path: Path) -> None:
     assert report.skipped[0][0] == "line 11"
     assert problems.pop("line 12").startswith("not JSON")
     assert problems == {
-        "12": "an empty text",
-        "00012": "this id came before; the later one is left out",
+        "12": "an empty text in description",
+        "00012": "line 4 has another split than a line before",
         "a": "it has no valid split",
         "b": "its file is missing: b.jpg",
         "c": "its file name leaves the folder of the images",
         "d": "its file name leaves the folder of the images",
-        "e": "a text that is not valid Unicode",
+        "e": "a text that is not valid Unicode in description",
         "line 10": "it has no id",
         "line 11": "JSON, but not an object with names and values",
     }
-    assert report.notes == ["2 of the 6 listed images are missing", "3 images have no description"]
+    assert report.notes == ["2 of the 6 listed images are missing", "2 images have no description"]
     texts = {id: record.description for id, record in records_of(tmp_path / "c").items()}
-    assert texts == {"00012": None, "0012": "number", "12": None, "e": None}
+    assert texts == {"00012": "again", "0012": "number", "12": None, "e": None}
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=4))
@@ -105,7 +105,7 @@ def test_any_text_comes_back_as_it_was(texts: list[str]) -> None:
         rows = []
         for number, text in enumerate(texts):
             put_image(folder / "images" / f"{number}.png", number)
-            rows.append({"image": f"{number}.png", "text": text})
+            rows.append({"image": f"{number}.png", "description": text})
         import_jsonl(put(folder / "t.jsonl", *rows), folder / "images", folder / "c", show=False)
         found = {id: record.description for id, record in records_of(folder / "c").items()}
     assert found == {f"{n}.png": text if text.strip() else None for n, text in enumerate(texts)}
@@ -146,7 +146,8 @@ def test_detailcaps_has_three_texts_of_which_one_or_all_are_taken(tmp_path: Path
     )
     report = import_jsonl(file, tmp_path / "images", tmp_path / "one", show=False)
     assert report.notes == [
-        "image from `image`, description from `GT_Caption_GPT4O`, id from `image`"
+        "keys that are not used: `GT_Caption_GPT4V` (2 texts), `GT_Caption_Gemini15Pro` (2 texts)",
+        "image from `image`, description from `GT_Caption_GPT4O`, id from `image`",
     ]
     assert records_of(tmp_path / "one")["https://a.example/b/z.jpg"].description == "by GPT4O"
     import_jsonl(
@@ -172,7 +173,7 @@ def test_keys_can_be_named_and_lines_of_one_image_are_gathered(tmp_path: Path) -
         field="captions", show=False,
     )  # fmt: skip
     assert report.skipped == [
-        ("7", "int where text should be"),
+        ("7", "int where text should be in captions"),
         ("7", "this id came before; the later one is left out"),
     ]
     records = records_of(tmp_path / "c")
@@ -228,3 +229,49 @@ def test_the_commands(paragrain: Callable, docci: Path, tmp_path: Path) -> None:
     assert records_of(tmp_path / "d")["test_00001"].captions == ["x", "y"]
     for verb in ("docci", "jsonl"):
         assert "Example" in paragrain("import", verb, "--help").out
+
+
+def test_keys_that_are_called_after_fields_are_those_fields(tmp_path: Path) -> None:
+    """Once 8,000 such lines came in without any text: a description was looked for in lists."""
+    put_image(tmp_path / "images" / "a.png")
+    row = {
+        "file_name": "a.png",
+        "split": "val",
+        "captions": ["one", "two"],
+        "generated": ["g"] * 5,
+        "negatives": [],
+        "paragraph": "A long text.",
+        "paragraph_score": 9,
+        "title": "a title in words",
+        "width": 8,
+    }
+    file = put(tmp_path / "t.jsonl", row, {"file_name": "a.png", "caption": "three"})
+    report = import_jsonl(file, tmp_path / "images", tmp_path / "c", show=False)
+    assert (report.skipped, report.splits) == ([], {"val": 1})
+    record = records_of(tmp_path / "c")["a.png"]
+    assert record.captions == ["one", "two", "three"]
+    assert (record.generated, record.paragraph, record.paragraph_score) == (
+        ["g"] * 5, "A long text.", 9,
+    )  # fmt: skip
+    assert report.notes == [
+        "keys that are not used: `title` (1 texts)",
+        "image from `file_name`, captions from `captions`, generated from `generated`, negatives "
+        "from `negatives`, paragraph from `paragraph`, captions from `caption`, id from "
+        "`file_name`",
+    ]
+
+
+def test_a_text_that_would_be_the_second_of_a_field_is_named(tmp_path: Path) -> None:
+    put_image(tmp_path / "images" / "a.png")
+    rows = [
+        {"image": "a.png", "description": d} for d in ("one", "one", "two", ["x", "y"], "[1, 2]")
+    ]
+    report = import_jsonl(
+        put(tmp_path / "t.jsonl", *rows), tmp_path / "images", tmp_path / "c", show=False
+    )
+    assert records_of(tmp_path / "c")["a.png"].description == "one"
+    assert [reason for _, reason in report.skipped] == [
+        "line 3 has another description than a line before",
+        "2 texts in description, which holds one",
+        "what looks like a list cannot be read as one ('[1, 2]') in description",
+    ]

@@ -97,12 +97,12 @@ def test_what_is_amiss_is_named(tmp_path: Path) -> None:
         ],
     )
     report = import_sharegpt4v(texts, [root], tmp_path / "c", show=False)
-    leaves = "the path of its image leaves the folder of the images"
+    leaves = "its file name leaves the folder of the images"
     assert report.skipped == [
-        ("entry 1", "it has no image"),
-        ("entry 2", "it has no image"),
+        ("entry 1", "it names no image file"),
+        ("entry 2", "it names no image file"),
         ("entry 3", leaves),
-        ("entry 4", leaves),
+        (str(tmp_path / "out.png"), "its file is in none of the folders of images"),
         ("a.png", "it has no turn that comes from gpt"),
         ("a.png#2", "an empty text as its description"),
         ("a.png#3", "it has no turn that comes from gpt"),

@@ -12,7 +12,7 @@ from PIL import Image
 
 from paragrain.collection import Collection, ImportReport
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources import samples
+from paragrain.sources import parts
 from paragrain.sources.webdataset import import_webdataset
 
 
@@ -128,7 +128,10 @@ def test_orphans_and_oddities_are_named_and_counted(tmp_path: Path) -> None:
         "t//etc/root": "its name leads out of the tar's own folder",
     }
     assert list(records) == ["t/bare", "t/two", "t/n"]
-    assert report.notes == ["2 images have no captions"]  # one of them is the cut one
+    assert report.notes == [
+        "1 files that devices and programs leave are left out (._* 1)",
+        "2 images have no captions",  # one of them is the cut one
+    ]
     assert records["t/n"].captions == ["a\nb"]  # in both files, once
     assert (records["t/n"].description, records["t/n"].url) == ("long", None)
 
@@ -178,13 +181,13 @@ def test_finished_tars_are_not_read_again_and_changed_ones_are(
         img2dataset_tar(shards / f"{number:05d}.tar", 10_000 * number)
     bring_in(shards, tmp_path / "c")
     read: list[str] = []
-    whole = samples.Part.read
+    whole = parts.Part.read
 
-    def noted(part: samples.Part) -> bytes:
+    def noted(part: parts.Part) -> bytes:
         read.append(part.file.name)
         return whole(part)
 
-    monkeypatch.setattr(samples.Part, "read", noted)
+    monkeypatch.setattr(parts.Part, "read", noted)
     img2dataset_tar(shards / "00002.tar", 20_000)
     report, _ = bring_in(shards, tmp_path / "c")
     assert (report.written, report.kept, set(read)) == (2, 4, {"00002.tar"})
@@ -225,3 +228,115 @@ def test_what_cannot_be_imported_says_so(tmp_path: Path) -> None:
     (tmp_path / "y.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd...")
     report, _ = bring_in(put_tar(tmp_path / "z.tar", {"a.png": picture()}).parent, tmp_path / "c")
     assert ("y.tar.zst", "compressed by zstd: unpack it to .tar first") in report.skipped
+
+
+# --- Links, stems that two pictures share, and other oddities of tars ---------------------------
+
+
+def put_members(path: Path, *members: tuple[str, bytes | str], kind: str = "w") -> Path:
+    """Members in order: bytes are files, "=x" hard links to x, "->x" symbolic ones, "|" a pipe."""
+    with tarfile.open(path, kind, format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                info.size = len(content)
+                info.pax_headers = {"comment": "é" * 300}
+            elif content == "|":
+                info.type = tarfile.FIFOTYPE
+            else:
+                info.type = tarfile.LNKTYPE if content.startswith("=") else tarfile.SYMTYPE
+                info.linkname = content.removeprefix("=").removeprefix("->")
+            tar.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["w", "w:gz"])
+def test_links_in_a_tar_stand_for_its_members(tmp_path: Path, kind: str) -> None:
+    tar = put_members(
+        tmp_path / "t.tar",
+        ("./a/1.png", picture(1)),
+        ("./a/1.txt", b"one"),
+        ("a/2.png", "=./a/1.png"),
+        ("b/3.png", "->../a/1.png"),
+        ("b/3.txt", "->../a/1.txt"),
+        ("b/4.png", "->5.png"),  # to a later one, by another link
+        ("b/5.png", "->6.png"),
+        ("b/6.png", picture(6)),
+        ("7.png", "->gone.png"),
+        ("8.png", "->/etc/passwd"),
+        ("9.png", "->../../out.png"),
+        ("circle.png", "->circle.png"),
+        ("pipe.png", "|"),
+        ("latest.log", "->gone.log"),
+        kind=kind,
+    )
+    report, records = bring_in(tar, tmp_path / "c")
+    assert {id: (r.captions, r.image.bytes) for id, r in records.items()} == {
+        "t/a/1": (["one"], picture(1)),
+        "t/a/2": ([], picture(1)),
+        "t/b/3": (["one"], picture(1)),
+        "t/b/4": ([], picture(6)),
+        "t/b/5": ([], picture(6)),
+        "t/b/6": ([], picture(6)),
+    }
+    assert dict(report.skipped) == {
+        "t/7.png": "a link to gone.png, which is no file of the tar",
+        "t/8.png": "a link to /etc/passwd, which is no file of the tar",
+        "t/9.png": "a link to ../../out.png, which is no file of the tar",
+        "t/circle.png": "a link to circle.png, which is no file of the tar",
+        "t/pipe.png": "not a file that can be read",
+    }
+
+
+def test_two_pictures_of_one_stem_keep_their_own_texts_or_are_named(tmp_path: Path) -> None:
+    png, jpg = picture(1), picture(2, "JPEG")
+    tar = put_members(
+        tmp_path / "t.tar",
+        ("own.png", png), ("own.png.txt", b"of png"), ("own.jpg", jpg), ("own.jpg.txt", b"of jpg"),
+        ("twice.png", png), ("twice.txt", b"of png"), ("twice.jpg", jpg), ("twice.txt", b"of jpg"),
+        ("mixed.png", png), ("mixed.txt", b"?"), ("mixed.jpg", jpg), ("mixed.json", b"{}"),
+        ("one.jpg", jpg), ("one.jpg.txt", b"full name"),
+        ("gone.png.txt", b"orphan"),
+    )  # fmt: skip
+    report, records = bring_in(tar, tmp_path / "c")
+    assert {id: (r.captions, r.image.bytes) for id, r in records.items()} == {
+        "t/own.png": (["of png"], png),
+        "t/own.jpg": (["of jpg"], jpg),
+        "t/one": (["full name"], jpg),
+    }
+    named = dict(report.skipped)
+    assert list(named) == ["t/twice", "t/mixed", "t/gone.png"]
+    assert named["t/twice"].startswith("which text belongs to which of its 2 images is not clear")
+
+
+def test_texts_in_json_that_cannot_be_kept_are_named(tmp_path: Path) -> None:
+    tar = put_tar(
+        tmp_path / "t.tar",
+        {
+            "a.png": picture(1), "a.json": {"caption": 7},
+            "b.png": picture(2), "b.json": {"captions": ["x", 8]},
+            "c.png": picture(3), "c.json": {"description": ["x", "y"]},
+            "d.png": picture(4), "d.json": {"caption": None, "text": "", "captions": ["x"]},
+            "e.png": picture(5), "e.json": {"caption": "['x', \"y's\"]"},
+            "f.png": picture(6), "f.txt": "é".encode("utf-16"),
+        },
+    )  # fmt: skip
+    report, records = bring_in(tar, tmp_path / "c")
+    assert dict(report.skipped) == {
+        "t/a": "its .json: int where text should be in captions",
+        "t/b": "its .json: int where text should be in captions",
+        "t/c": "its .json: 2 texts in description, which holds one",
+    }
+    captions = {id: r.captions for id, r in records.items()}
+    assert captions == {"t/d": ["x"], "t/e": ["x", "y's"], "t/f": ["é"]}
+
+
+def test_what_a_mac_has_packed_is_counted(tmp_path: Path) -> None:
+    tar = put_tar(tmp_path / "t.tar", {
+        "a.png": picture(), "a.txt": "x", "._a.png": b"fork", "__MACOSX/._a.png": b"fork",
+    })  # fmt: skip
+    report, records = bring_in(tar, tmp_path / "c")
+    assert (list(records), report.skipped) == (["t/a"], [])
+    assert report.notes == [
+        "2 files that devices and programs leave are left out (._* 1, __MACOSX 1)"
+    ]

@@ -190,6 +190,7 @@ def test_a_stopped_run_goes_on_with_the_same_curve(whole, shapes, encoder, tmp_p
         "metrics.jsonl",
         "results.json",
         "run.yaml",
+        "trained_on.json",
     ]
 
 

@@ -14,7 +14,7 @@ import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from paragrain.encoders.base import encode_texts
+from paragrain.encoders import encode_texts
 from paragrain.encoders.loading import load_encoder
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.training import trainer

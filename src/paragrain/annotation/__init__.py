@@ -8,7 +8,7 @@ from paragrain.annotation.measures.overview import Overview, overview
 from paragrain.annotation.measures.truth import truth_tables
 from paragrain.annotation.planning import Plan, plan
 from paragrain.annotation.prompts import PromptSet, load_prompts
-from paragrain.annotation.report import AnnotationReport, Status
+from paragrain.annotation.report import AnnotationReport
 from paragrain.annotation.runs import annotate, status
 from paragrain.annotation.settings import (
     AnnotationSettings,
@@ -17,6 +17,7 @@ from paragrain.annotation.settings import (
     make_backend_settings,
     make_settings,
 )
+from paragrain.annotation.state import Status
 
 __all__ = [
     "Agreement",

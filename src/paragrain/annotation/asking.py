@@ -1,4 +1,4 @@
-"""Getting calls answered: from the log, or else from a model, a bounded number at once."""
+"""Getting calls answered by models, a bounded number at once; each reply goes into the log."""
 
 import asyncio
 from collections.abc import AsyncIterator, Generator
@@ -8,10 +8,11 @@ from typing import TypeVar
 from paragrain.annotation.backends import Backend, make_backend
 from paragrain.annotation.calls import Call, Picture, RequestFailed
 from paragrain.annotation.log import CallLog, call_key
-from paragrain.annotation.loop import Answer, Outcome, annotate_image
-from paragrain.annotation.report import AnnotationReport
+from paragrain.annotation.loop import Answer
+from paragrain.annotation.refusals import Refusals
+from paragrain.annotation.remembering import model_of
+from paragrain.annotation.report import AnnotationReport, read_failed
 from paragrain.annotation.settings import AnnotationSettings, BackendSettings
-from paragrain.collection import Record
 
 T = TypeVar("T")
 
@@ -31,7 +32,10 @@ class Asker:
         self._generator: Backend | None = None
         self._judge: Backend | None = None
         self._slots: dict[int, asyncio.Semaphore] = {}
+        self._refusals: dict[int, Refusals] = {}
         self._asking: dict[str, asyncio.Lock] = {}
+        self._asked: set[str] = set()
+        self._failed_before = read_failed(log.folder.parent)
 
     @property
     def in_flight(self) -> int:
@@ -69,42 +73,82 @@ class Asker:
     def _open(self, settings: BackendSettings) -> Backend:
         backend = make_backend(settings)
         self._slots[id(backend)] = asyncio.Semaphore(backend.in_flight)
+        self._refusals[id(backend)] = Refusals()
         return backend
 
     async def drive(
-        self, loop: Generator[Call, Answer, T], content: str, picture: Picture
+        self,
+        loop: Generator[Call, Answer, T],
+        content: str,
+        picture: Picture,
+        *,
+        fresh: bool = False,
     ) -> tuple[T, int]:
-        """Answer the calls of a generator until it returns; its result, and how many they were."""
+        """Answer the calls of a generator until it returns; its result, and how many they were.
+
+        With `fresh`, what earlier runs were told and did not end well is asked for again.
+        """
         answer: Answer | None = None
         answered = 0
         try:
             while True:
                 call = next(loop) if answer is None else loop.send(answer)
-                answer = await self._answer(call, content, picture)
+                answer = await self._answer(call, content, picture, fresh)
                 answered += 1
         except StopIteration as ended:
             return ended.value, answered
 
-    async def _answer(self, call: Call, content: str, picture: Picture) -> Answer:
+    async def _answer(self, call: Call, content: str, picture: Picture, fresh: bool) -> Answer:
         """The reply to a call; a new one goes into the log before it counts."""
         backend = self._judge if call.kind == "judge" else self._generator
         assert backend is not None
         model = model_of(call, self.settings)
         key = call_key(call, content, model, self.settings.image)
+        refusals = self._refusals[id(backend)]
         async with self._only(key):
-            if (reply := self.log.find(key)) is not None:
+            reply = self.log.find(key)
+            if reply is not None and (not fresh or reply.ending == "whole" or key in self._asked):
                 self.report.reused += 1
                 return reply
             try:
                 async with self._slots[id(backend)]:
                     reply = await backend.ask(call, picture)
+                refusals.answer(call.kind)
             except RequestFailed as failure:
                 if failure.everywhere:
                     raise
+                self._stop_if_all_are_refused(refusals, call, model, failure)
                 return failure
             self.log.append(key, call, model, self.settings.prompts.version, reply)
+            if reply.ending != "whole":
+                self._asked.add(key)
         self.report.count_reply(reply)
         return reply
+
+    def _stop_if_all_are_refused(
+        self, refusals: Refusals, call: Call, model: str, failure: RequestFailed
+    ) -> None:
+        """End the run if the first few images were all refused.
+
+        Images that failed before may be all that is left, and may all be at fault themselves.
+        """
+        if call.record.id in self._failed_before and self.report.reused:
+            return
+        refused = refusals.add(call.kind, call.record.id, failure)
+        if not refused:
+            return
+        told = {identity for identity, _ in self.report.failed}
+        self.report.failed += [
+            (identity, f"{call.kind}: {failure.failure.kind} ({words})")
+            for identity, words in refused.items()
+            if identity not in told
+        ]
+        raise RequestFailed(
+            f"{model} has answered nothing, and said of each of the first {len(refused)} images: "
+            f"{str(failure)!r}; see to the model, which has to take images, and to the address, "
+            "and run the same command again",
+            everywhere=True,
+        )
 
     @asynccontextmanager
     async def _only(self, key: str) -> AsyncIterator[None]:
@@ -117,36 +161,3 @@ class Asker:
                 yield
             finally:  # those who wait have the lock itself
                 self._asking.pop(key, None)
-
-
-def model_of(call: Call, settings: AnnotationSettings) -> str:
-    """The name of the model that a call goes to."""
-    if call.kind == "judge":
-        assert settings.judge is not None
-        return settings.judge.name
-    return settings.generator.name
-
-
-def replay(
-    record: Record, content: str, settings: AnnotationSettings, log: CallLog
-) -> tuple[Outcome | Call, int]:
-    """What the log makes of an image: its outcome or the first call that is missing; replies used.
-
-    Args:
-        record: the image's record.
-        content: hash of the image's bytes.
-        settings: of the run.
-        log: where replies may be.
-    """
-    loop = annotate_image(record, content, settings)
-    answer: Answer | None = None
-    found = 0
-    try:
-        while True:
-            call = next(loop) if answer is None else loop.send(answer)
-            answer = log.find(call_key(call, content, model_of(call, settings), settings.image))
-            if answer is None:
-                return call, found
-            found += 1
-    except StopIteration as ended:
-        return ended.value, found

@@ -1,5 +1,6 @@
 """What the loop asks and what comes back: `Call`, `Reply`, and the failures between them."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +11,39 @@ Kind = Literal["captions", "negatives", "paragraph", "judge"]
 
 KINDS: tuple[Kind, ...] = ("captions", "negatives", "paragraph", "judge")
 """What can be asked about an image; a judge scores a paragraph, the others write texts."""
+
+Ending = Literal["whole", "cut", "filtered", "broken", "unsaid"]
+
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WHOLE = frozenset(
+    "stop stopped stop_sequence stop_token stop_str eos eos_token eot eot_id end end_turn "
+    "end_of_turn endoftext end_of_text complete completed done finished tool_call tool_calls "
+    "tool_use function_call".split()
+)
+_CUT = re.compile(r"length|max.*token|token.*(?:max|limit|budget)|truncat|context|incomplete")
+_FILTERED = re.compile(
+    r"filter|safety|recitation|block|prohibited|spii|guardrail|moderat|toxic|flagged|refus|policy"
+    r"|sensitive"
+)
+
+
+def ending(finish: str | None) -> Ending:
+    """What a server's finish reason says of the text; only the known whole endings are whole.
+
+    >>> [ending(reason) for reason in ("stop", "EOS_TOKEN", "FINISH_REASON_STOP", "endTurn")]
+    ['whole', 'whole', 'whole', 'whole']
+    >>> [ending(reason) for reason in ("length", "MAX_TOKENS", "SAFETY", "error", "", None)]
+    ['cut', 'cut', 'filtered', 'broken', 'unsaid', 'unsaid']
+    """
+    words = re.sub(r"[\W_]+", "_", _CAMEL.sub("_", finish or "").casefold()).strip("_")
+    words = words.removeprefix("finish_reason_").removeprefix("finishreason_")
+    if not words:
+        return "unsaid"
+    if words in _WHOLE:
+        return "whole"
+    if _FILTERED.search(words):
+        return "filtered"
+    return "cut" if _CUT.search(words) else "broken"
 
 
 @dataclass(frozen=True)
@@ -72,7 +106,8 @@ class Reply:
 
     Attributes:
         text: the message's content; None or empty if there was none.
-        finish: why it ended, as the server says: "stop", "length", "content_filter", ...
+        finish: why it ended, as the server says: "stop", "length", "content_filter", ...; None
+            if it does not say.
         refusal: the server's own field of that name, if it sent one.
         prompt_tokens: tokens read, if the server counts them.
         completion_tokens: tokens written, if the server counts them.
@@ -83,6 +118,11 @@ class Reply:
     refusal: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+
+    @property
+    def ending(self) -> Ending:
+        """What `finish` says of the text: whole, cut, filtered, broken off, or nothing."""
+        return ending(self.finish)
 
 
 @dataclass(frozen=True)
@@ -95,21 +135,43 @@ class Failure:
     | unanswered | the server could not be reached, or was busy for too long |
     | empty | no content, no choices |
     | cut | the reply ends in the middle, at the token limit |
+    | unended | the server does not say that the reply is whole, but something else |
     | refusal | the model declines |
     | unreadable | no list, score or paragraph can be read from it with certainty |
     | too few | a list of fewer items than asked for |
     | repeated | too few items, since some say the same or equal a correct caption |
+
+    Attributes:
+        kind: as in the table.
+        detail: what it was in this case.
+        thinking: the reply was cut before its answer began: it takes more room.
+        said: how the reply begins, for a message to the user.
     """
 
     kind: Literal[
-        "request", "unanswered", "empty", "cut", "refusal", "unreadable", "too few", "repeated"
+        "request",
+        "unanswered",
+        "empty",
+        "cut",
+        "unended",
+        "refusal",
+        "unreadable",
+        "too few",
+        "repeated",
     ]
     detail: str = ""
+    thinking: bool = field(default=False, compare=False)
+    said: str = field(default="", compare=False, repr=False)
 
     @property
     def passing(self) -> bool:
-        """Whether the next run may well have an answer."""
+        """Whether there was no reply at all, so that the next run may well have an answer."""
         return self.kind in ("request", "unanswered")
+
+    @property
+    def again(self) -> bool:
+        """Whether the next run may ask the same question again: no reply, or none that ended."""
+        return self.passing or self.kind in ("cut", "unended", "refusal", "empty")
 
     def __str__(self) -> str:
         """`unreadable (no numbered list)`."""
@@ -123,13 +185,22 @@ class RequestFailed(ParagrainError):
         everywhere: every other call will fail for the same reason (a wrong key, an unknown
             model): the run has to stop.
         unanswered: it failed in passing, for longer than is waited for.
+        spoken: the model or its server said why; else it was busy, or could not be reached.
     """
 
-    def __init__(self, reason: str, *, everywhere: bool = False, unanswered: bool = False):
+    def __init__(
+        self,
+        reason: str,
+        *,
+        everywhere: bool = False,
+        unanswered: bool = False,
+        spoken: bool = True,
+    ):
         """Keep the reason."""
         super().__init__(reason)
         self.everywhere = everywhere
         self.unanswered = unanswered
+        self.spoken = spoken
 
     @property
     def failure(self) -> Failure:

@@ -67,5 +67,6 @@ def _report(folder: Path, value: dict[str, Any]) -> AnnotationReport:
         setattr(report, name, int(value[name]))
     report.skipped = [(str(id), str(reason)) for id, reason in value["skipped"]]
     report.failed = [(str(id), str(reason)) for id, reason in value["failed"]]
+    report.fewer = [(str(id), str(reason)) for id, reason in value["fewer"]]
     report.scores = Counter({int(score): count for score, count in value["scores"].items()})
     return report

@@ -27,6 +27,7 @@ from paragrain.errors import ParagrainError
 _PREFIX = b'{"key": "'
 _KEY_DIGITS = 32
 _MERGE_AT = 200_000
+_CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # some file systems of networks
 
 
 def call_key(call: Call, content: str, model: str, rule: ImageRule) -> str:
@@ -61,7 +62,7 @@ class CallLog:
         """Read what the log in `folder` holds; with `writing`, begin a file of one's own."""
         self.folder = folder
         self._paths: list[Path] = []
-        self._index = _Index()
+        self._index = PlaceIndex()
         self._out: BinaryIO | None = None
         self._lock = threading.Lock()
         for path in sorted(folder.glob("*.jsonl")):
@@ -109,27 +110,19 @@ class CallLog:
             "time": round(time.time(), 3),
             "reply": {name: v for name, v in asdict(reply).items() if v is not None},
         }
-        value["reply"].setdefault("text", None)
-        line = json.dumps(value).encode() + b"\n"
-        offset = self._out.tell()
-        try:
-            written = self._out.write(line)  # unbuffered
-            if written != len(line):  # the disk is full: half a line would spoil the next one
-                self._out.truncate(offset)
-                self._out.seek(offset)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise ParagrainError(
-                f"the log {self._out.name} cannot be written ({error.strerror}): make room and run "
-                "the same command again"
-            ) from error
+        value["reply"] = {"text": None, "finish": None} | value["reply"]
+        offset = append_line(self._out, value)
         with self._lock:
             self._index.add(int(key[:16], 16), len(self._paths) - 1, offset)
 
     def sync(self) -> None:
         """Have the disk hold all that was written."""
         if self._out is not None:
-            os.fsync(self._out.fileno())
+            try:
+                os.fsync(self._out.fileno())
+            except OSError as error:
+                if error.errno not in _CANNOT_SYNC:
+                    raise _not_written(self._out, error) from error
 
     def close(self) -> None:
         """Close the file; it goes if nothing was written to it."""
@@ -189,15 +182,43 @@ class CallLog:
                 offset += len(line)
 
 
-class _Index:
-    """Where the reply of each key lies: 16 bytes for each of millions, the latest in a dict."""
+def append_line(out: BinaryIO, value: dict[str, Any]) -> int:
+    """Write a value as a line of JSON at the end of an unbuffered file; where it begins.
+
+    Raises:
+        ParagrainError: there is no room for it; nothing of it is left behind.
+    """
+    line = json.dumps(value).encode() + b"\n"
+    offset = out.tell()
+    try:
+        written = out.write(line)
+        if written != len(line):  # the disk is full: half a line would spoil the next one
+            out.truncate(offset)
+            out.seek(offset)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise _not_written(out, error) from error
+    return offset
+
+
+def _not_written(out: BinaryIO, error: OSError) -> ParagrainError:
+    return ParagrainError(
+        f"the log {out.name} cannot be written ({error.strerror}): make room and run the same "
+        "command again"
+    )
+
+
+class PlaceIndex:
+    """Where the line of each key lies: 16 bytes for each of millions, the latest in a dict."""
 
     def __init__(self) -> None:
+        """Nothing is known yet."""
         self._recent: dict[int, int] = {}
         self._keys = np.empty(0, np.uint64)
         self._places = np.empty(0, np.uint64)
 
     def __len__(self) -> int:
+        """Number of keys."""
         return len(self._keys) + len(self._recent)
 
     def add(self, key: int, file: int, offset: int) -> None:

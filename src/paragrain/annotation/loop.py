@@ -20,8 +20,10 @@ from paragrain.annotation.parsing import (
     parse_score,
 )
 from paragrain.annotation.prompts import schema
+from paragrain.annotation.rooms import Rooms
 from paragrain.annotation.settings import AnnotationSettings
 from paragrain.collection import Record
+from paragrain.words import sentences
 
 Answer = Reply | RequestFailed
 Asking = Generator[Call, Answer, Any]
@@ -43,6 +45,7 @@ class Outcome:
         changes: new values of the record's fields, `annotation` among them; empty if there is
             nothing new.
         failures: for each kind of text that is not there or not scored, why.
+        fewer: for each list that is there with fewer items than asked for, why.
         asked: the kinds that this run was to write; the others came with the data.
         score: of the kept paragraph, if one was written and scored.
         attempts: paragraphs written.
@@ -51,14 +54,20 @@ class Outcome:
     id: str
     changes: dict[str, Any] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
+    fewer: dict[str, Failure] = field(default_factory=dict)
     asked: tuple[Kind, ...] = ()
     score: int | None = None
     attempts: int = 0
 
     @property
     def reason(self) -> str:
-        """All failures in one line."""
-        return "; ".join(f"{kind}: {why}" for kind, why in self.failures.items())
+        """All that is lacking, in one line."""
+        return "; ".join(f"{kind}: {why}" for kind, why in self.lacking.items())
+
+    @property
+    def lacking(self) -> dict[str, Failure]:
+        """What is not there, not scored, or there with fewer items than asked for."""
+        return self.failures | self.fewer
 
 
 def wanted_kinds(record: Record, settings: AnnotationSettings) -> tuple[Kind, ...]:
@@ -92,15 +101,21 @@ def _all_notes(record: Record) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def guide_of(record: Record) -> str | None:
+    """The caption that guides the models: the first that came with the image."""
+    return record.captions[0] if record.captions else None
+
+
 def annotate_image(
-    record: Record, content: str, settings: AnnotationSettings
+    record: Record, content: str, settings: AnnotationSettings, caption: str | None
 ) -> Generator[Call, Answer, Outcome]:
     """Write and judge the texts of one image.
 
     Args:
-        record: what is known of the image; its own texts guide the models.
+        record: what is known of the image.
         content: `images.content_hash` of the image; equal images get equal seeds.
         settings: what to write, and when it is good enough.
+        caption: guides the models; as a rule that of `guide_of`.
 
     Yields:
         The next call. It has to be sent the reply, or the `RequestFailed` that ended it.
@@ -108,14 +123,16 @@ def annotate_image(
     Returns:
         The outcome; texts that cannot be had with certainty are missing there, with the reason.
     """
-    loop = _Loop(record, content, settings)
+    loop = _Loop(record, content, settings, caption)
     outcome = Outcome(record.id, asked=loop.asked)
     notes = _all_notes(record)
     for kind in outcome.asked:
         write = loop.paragraph if kind == "paragraph" else loop.items
         yield from write(kind, outcome, notes)
-        if any(failure.kind == "unanswered" for failure in outcome.failures.values()):
+        if any(failure.kind == "unanswered" for failure in outcome.lacking.values()):
             break  # the other questions would be waited for as long, and in vain
+    if loop.clash(outcome):  # the paragraph says what was to be wrong: replies are read once more
+        yield from loop.items("negatives", outcome, notes)
     if outcome.changes:
         outcome.changes["annotation"] = json.dumps(notes)
     return outcome
@@ -124,45 +141,56 @@ def annotate_image(
 class _Loop:
     """The state that the questions about one image share."""
 
-    def __init__(self, record: Record, content: str, settings: AnnotationSettings) -> None:
+    def __init__(
+        self, record: Record, content: str, settings: AnnotationSettings, caption: str | None
+    ) -> None:
         self.record = record
         self.content = content
         self.settings = settings
-        self.caption = record.captions[0] if record.captions else None
-        self.generated: list[str] = record.generated
+        self.caption = caption
         self.asked = wanted_kinds(record, settings)
+        self.rooms = Rooms(settings.most_tokens)
 
     def items(self, kind: Kind, outcome: Outcome, notes: dict[str, Any]) -> Asking:
         """Ask for captions or hard negatives until enough different ones can be read."""
         settings = self.settings
         count = getattr(settings, kind)
-        taken = self._taken(kind)
+        taken = self._taken(kind, outcome)
+        outcome.changes.pop(FIELDS[kind], None)
         kept: list[str] = []
         failure: Failure | None = None
-        room = 1
-        for number in range(1, settings.tries + 1):
+        room = self.rooms.first(settings.generator.name, getattr(settings, f"{kind}_tokens"))
+        number, tries = 0, 0
+        while tries < settings.tries and len(kept) < count:
+            number += 1
             call = self._list_call(kind, count - len(kept), kept, number, room)
             reply = yield call
             if isinstance(reply, RequestFailed):
                 failure = reply.failure
                 break
-            read = parse_items(reply, call.count)
-            room *= 2 if read.failure and read.failure.kind == "cut" else 1
+            read = parse_items(reply, call.count, settings.prompts.wording(kind))
             new = _different(read.items, taken, kind)
             kept += new[: count - len(kept)]
-            if len(kept) == count:
-                break
             repeated = len(new) < len(read.items)
-            failure = read.failure or Failure(
-                "repeated" if repeated else "too few", f"{len(kept)} of {count}"
-            )
-        if len(kept) < count:  # what is there already stays: it was paid for, and says its model
-            self._fail(kind, failure or Failure("too few"), outcome)
-            return
+            failure = read.failure or Failure("repeated" if repeated else "too few")
+            failure = replace(failure, said=_excerpt(reply))
+            room, counts = self.rooms.next(settings.generator.name, room, read.failure)
+            tries += counts
+        if len(kept) < count:
+            lack = failure or Failure("too few")
+            stands = getattr(self.record, FIELDS[kind])
+            if not kept or len(stands) > len(kept):  # it was paid for, and says its model
+                self._fail(kind, lack, outcome)
+                return
+            detail = f"{len(kept)} of {count}" + (f": {lack.detail}" if lack.detail else "")
+            outcome.fewer[kind] = replace(lack, detail=detail)
         self._note(kind, notes, tries=number)
         outcome.changes[FIELDS[kind]] = kept
-        if kind == "captions":
-            self.generated = kept
+
+    def clash(self, outcome: Outcome) -> bool:
+        """Whether new hard negatives equal what the image's own texts say in the end."""
+        new = outcome.changes.get("negatives", [])
+        return not self._taken("negatives", outcome).isdisjoint(fold(text) for text in new)
 
     def paragraph(self, kind: Kind, outcome: Outcome, notes: dict[str, Any]) -> Asking:
         """Write paragraphs until one scores above the threshold; keep the best."""
@@ -177,7 +205,9 @@ class _Loop:
                 break
             score: int | None = None
             if settings.judge is not None:
-                score, failure = yield from score_paragraph(self.record, text, settings, attempt)
+                score, failure = yield from score_paragraph(
+                    self.record, text, settings, attempt, self.rooms
+                )
                 unscored = failure or unscored
             attempts.append({"text": text, "score": score, "tries": tries})
             if settings.judge is None or (score is not None and score > settings.min_score):
@@ -215,9 +245,12 @@ class _Loop:
         """One paragraph that can be read, with the tries it took; or why there is none."""
         settings = self.settings
         prompt, _ = settings.prompts.generation("paragraph", self.caption)
+        wording = settings.prompts.wording("paragraph")
         failure: Failure | None = None
-        room = 1
-        for number in range(1, settings.tries + 1):
+        room = self.rooms.first(settings.generator.name, settings.paragraph_tokens)
+        number, tries = 0, 0
+        while tries < settings.tries:
+            number += 1
             call = Call(
                 "paragraph",
                 self.record,
@@ -226,17 +259,27 @@ class _Loop:
                 number=number,
                 temperature=settings.temperature,
                 top_p=settings.top_p,
-                max_tokens=settings.paragraph_tokens * room,
+                max_tokens=room,
             )
             reply = yield self._seeded(call)
             if isinstance(reply, RequestFailed):
                 return None, number, reply.failure
-            text = parse_paragraph(reply)
+            text = parse_paragraph(reply, wording)
+            if isinstance(text, str) and (equal := self._equal_negative(text)):
+                text = Failure("repeated", f"says what a hard negative says: {equal}")
             if isinstance(text, str):
                 return text, number, None
-            failure = text
-            room *= 2 if failure.kind == "cut" else 1
-        return None, settings.tries, failure
+            failure = replace(text, said=_excerpt(reply))
+            room, counts = self.rooms.next(settings.generator.name, room, failure)
+            tries += counts
+        return None, number, failure
+
+    def _equal_negative(self, paragraph: str) -> str:
+        """A sentence that equals a hard negative which stays; empty if none does."""
+        if "negatives" in self.asked:
+            return ""
+        wrong = {fold(text) for text in self.record.negatives}
+        return next((text for text in sentences(paragraph) if fold(text) in wrong), "")
 
     def _list_call(self, kind: Kind, count: int, known: list[str], number: int, room: int) -> Call:
         settings = self.settings
@@ -251,7 +294,7 @@ class _Loop:
             number=number,
             temperature=settings.temperature,
             top_p=settings.top_p,
-            max_tokens=getattr(settings, f"{kind}_tokens") * room,
+            max_tokens=room,
         )
         return self._seeded(call)
 
@@ -259,11 +302,13 @@ class _Loop:
         """Give a call the seed that follows from the image and the question."""
         return replace(call, seed=call_seed(self.settings.seed, self.content, call))
 
-    def _taken(self, kind: Kind) -> set[str]:
+    def _taken(self, kind: Kind, outcome: Outcome) -> set[str]:
         """What the new texts may not say again: folded."""
         texts = list(self.record.captions)
         if kind == "negatives":
-            texts += self.generated
+            now = vars(self.record) | outcome.changes
+            long = [text for text in (now["description"], now["paragraph"]) if text]
+            texts += [*now["generated"], *long, *(s for text in long for s in sentences(text))]
         elif "negatives" not in self.asked:  # these stay
             texts += self.record.negatives
         return {fold(text) for text in texts}
@@ -275,7 +320,11 @@ class _Loop:
 
 
 def score_paragraph(
-    record: Record, text: str, settings: AnnotationSettings, attempt: int = 1
+    record: Record,
+    text: str,
+    settings: AnnotationSettings,
+    attempt: int = 1,
+    rooms: Rooms | None = None,
 ) -> Generator[Call, Answer, tuple[int | None, Failure | None]]:
     """Ask the judge for the score of a paragraph until one can be read.
 
@@ -284,13 +333,19 @@ def score_paragraph(
         text: the paragraph.
         settings: of the run.
         attempt: which paragraph of this image it is, from 1.
+        rooms: what is known of the room that the models take for this image.
 
     Returns:
         The score, 0 to 10, or None and the reason.
     """
+    assert settings.judge is not None
+    rooms = rooms or Rooms(settings.most_tokens)
     failure: Failure | None = None
     prompt, json_prompt = settings.prompts.judging(text)
-    for number in range(1, settings.tries + 1):
+    room = rooms.first(settings.judge.name, settings.judge_tokens)
+    number, tries = 0, 0
+    while tries < settings.tries:
+        number += 1
         call = Call(
             "judge",
             record,
@@ -301,9 +356,9 @@ def score_paragraph(
             number=number,
             candidate=text,
             # The same greedy question would bring the same unreadable answer.
-            temperature=0.0 if number == 1 else settings.temperature,
-            top_p=1.0 if number == 1 else settings.top_p,
-            max_tokens=settings.judge_tokens,
+            temperature=0.0 if tries == 0 else settings.temperature,
+            top_p=1.0 if tries == 0 else settings.top_p,
+            max_tokens=room,
         )
         reply = yield replace(call, seed=call_seed(settings.seed, text, call))
         if isinstance(reply, RequestFailed):
@@ -311,7 +366,9 @@ def score_paragraph(
         score = parse_score(reply)
         if isinstance(score, int):
             return score, None
-        failure = score
+        failure = replace(score, said=_excerpt(reply))
+        room, counts = rooms.next(settings.judge.name, room, failure, factor=4)
+        tries += counts
     return None, failure
 
 
@@ -335,3 +392,9 @@ def _different(items: Iterable[str], taken: set[str], kind: Kind) -> list[str]:
         taken.add(fold(item))
         new.append(item)
     return new
+
+
+def _excerpt(reply: Reply) -> str:
+    """How a reply begins, on one line, to show what could not be read."""
+    words = " ".join((reply.text or reply.refusal or "").split())
+    return words if len(words) <= 160 else words[:157] + "..."

@@ -7,11 +7,11 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from paragrain.annotation.asking import model_of
-from paragrain.annotation.calls import Call, Failure, Picture, Reply
+from paragrain.annotation.calls import Call, Picture, Reply
 from paragrain.annotation.finished import recall
-from paragrain.annotation.log import CallLog, call_key
+from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import annotate_image, wanted_kinds
+from paragrain.annotation.remembering import Guides, Replay, known, replay, walk
 from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import AnnotationSettings, run_name
 from paragrain.collection import Collection, Record
@@ -38,6 +38,8 @@ class Plan:
         folder: the collection.
         images: records that the run will look at.
         complete: of them, those about which nothing is to be asked any more.
+        fewer: those with fewer captions or hard negatives than asked for, though every try has been
+            made.
         failed: those that lack a text, though every try has been made.
         to_ask: images about which a model will be asked.
         unusable: (id, reason) of images that cannot be sent.
@@ -53,6 +55,7 @@ class Plan:
     folder: Path
     images: int = 0
     complete: int = 0
+    fewer: int = 0
     failed: int = 0
     to_ask: int = 0
     unusable: list[tuple[str, str]] = field(default_factory=list)
@@ -90,6 +93,7 @@ def plan(
     """
     wanted = set(collection.ids(split)[:limit])
     run = run_name(settings)
+    guides = Guides(collection.folder / "annotation" / "images")
     result = Plan(collection.folder, images=len(wanted))
     with (
         CallLog(collection.folder / "annotation" / "calls", writing=False) as log,
@@ -98,11 +102,12 @@ def plan(
     ):
         for path, ids in collection.files().items():
             chosen = [id for id in ids if id in wanted]
-            known = recall(collection.folder, path, run, split)
-            if known is not None and known.images == len(chosen):
-                result.complete += known.complete
-                result.failed += len(known.failed)
-                result.unusable += known.skipped
+            through = recall(collection.folder, path, run, split)
+            if through is not None and through.images == len(chosen):
+                result.complete += through.complete
+                result.failed += len(through.failed)
+                result.fewer += len(through.fewer)
+                result.unusable += through.skipped
                 advance(len(chosen))
                 continue
             try:
@@ -110,7 +115,8 @@ def plan(
                     records = collection.get(chosen[start : start + _CHUNK]).values()
                     looked_at = pool.map(partial(_look, collection, settings), records)
                     for record, (picture, content) in zip(records, looked_at, strict=True):
-                        _count(result, record, picture, content, settings, log)
+                        memory = replay(record, content, settings, log, guides)
+                        _count(result, record, picture, content, settings, log, memory)
                         advance()
             except ParagrainError as error:  # damaged: the others are not
                 result.unusable.append((path.name, str(error)))
@@ -145,6 +151,7 @@ def _count(
     content: str,
     settings: AnnotationSettings,
     log: CallLog,
+    memory: Replay,
 ) -> None:
     if picture is None:
         result.complete += 1
@@ -152,14 +159,13 @@ def _count(
     if isinstance(picture, str):
         result.unusable.append((record.id, picture))
         return
-    fewest, failures = _missing(record, content, settings, log, 10)
-    both = [fewest, _missing(record, content, settings, log, 0)[0]]
-    if fewest:
-        result.to_ask += 1
-    elif failures:
-        result.failed += 1
-    else:
-        result.complete += 1
+    if memory.outcome is not None:
+        result.failed += bool(memory.outcome.failures)
+        result.fewer += not memory.outcome.failures and bool(memory.outcome.fewer)
+        result.complete += not memory.outcome.lacking
+        return
+    result.to_ask += 1
+    both = [_missing(record, content, settings, log, memory, score) for score in (10, 0)]
     seen = ceil(picture.width / PATCH) * ceil(picture.height / PATCH)
     for name, values in {
         "calls": [len(calls) for calls in both],
@@ -173,23 +179,25 @@ def _count(
 
 
 def _missing(
-    record: Record, content: str, settings: AnnotationSettings, log: CallLog, score: int
-) -> tuple[list[Call], dict[str, Failure]]:
-    """The calls that the log does not answer, if every new paragraph scores `score`, and what
-    will be missing then.
-    """
-    loop = annotate_image(record, content, settings)
+    record: Record,
+    content: str,
+    settings: AnnotationSettings,
+    log: CallLog,
+    memory: Replay,
+    score: int,
+) -> list[Call]:
+    """The calls that the log does not answer, if every new paragraph scores `score`."""
     missing = []
-    answer: Reply | None = None
-    try:
-        while True:
-            call = next(loop) if answer is None else loop.send(answer)
-            answer = log.find(call_key(call, content, model_of(call, settings), settings.image))
-            if answer is None:
-                missing.append(call)
-                answer = _imagined(call, score)
-    except StopIteration as ended:
-        return missing, ended.value.failures
+
+    def answer(call: Call) -> Reply:
+        reply = known(log, call, content, settings, memory.fresh)
+        if reply is None:
+            missing.append(call)
+            reply = _imagined(call, score)
+        return reply
+
+    walk(annotate_image(record, content, settings, memory.caption), answer)
+    return missing
 
 
 def _imagined(call: Call, score: int) -> Reply:
@@ -197,7 +205,8 @@ def _imagined(call: Call, score: int) -> Reply:
     if call.kind == "judge":
         return Reply(str(score))
     if call.kind == "paragraph":
-        return Reply("There is something to be seen in the middle of this picture. " * 5)
+        places = ("middle", "foreground", "background", "sky", "corner on the left")
+        return Reply(" ".join(f"There is something to be seen in the {p} here." for p in places))
     words = "abcdefghijklmnopqrstuvwxyz"
     items = [f"imagined {call.kind} about something {words[i]} here" for i in range(call.count)]
     return Reply("\n".join(f"{i}. {item}" for i, item in enumerate(items, 1)))

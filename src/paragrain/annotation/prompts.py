@@ -143,6 +143,17 @@ class PromptSet(BaseModel):
         json_end = self.json_format.format(count=count, key=kind)
         return "\n\n".join([*parts, end]), "\n\n".join([*parts, json_end])
 
+    def wording(self, kind: str) -> str:
+        """What the templates of a generation prompt say, without what is filled in.
+
+        >>> "State only what can be seen" in PromptSet().wording("paragraph")
+        True
+        """
+        names = ("with_caption", "without_caption", kind, "list_format", "json_format")
+        return "\n".join(
+            text for name in names for text, *_ in string.Formatter().parse(getattr(self, name))
+        )
+
     def judging(self, paragraph: str) -> tuple[str, str]:
         """The prompt that asks for the score of a paragraph, and the same asking for JSON."""
         prompt = self.judge.format(paragraph=paragraph)

@@ -1,4 +1,4 @@
-"""What a run of annotation did, counted as it goes, and kept for `annotate status`."""
+"""What a run of annotation did, counted as it goes; and its log of images, killed at any moment."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paragrain.annotation.calls import Reply
+from paragrain.annotation.log import append_line
 from paragrain.annotation.loop import Outcome
 from paragrain.files import write_text
 
@@ -21,6 +22,8 @@ class AnnotationReport:
         folder: the collection.
         images: records that the run looked at.
         complete: of them, those that now have every text that was asked for.
+        fewer: (id, reason) of images that have all kinds of texts, but fewer captions or hard
+            negatives than asked for.
         untouched: of these, those whose texts all came with the data.
         skipped: (id, reason) of images that cannot be sent to a model.
         failed: (id, reason) of images that lack a text or a score.
@@ -41,6 +44,7 @@ class AnnotationReport:
     untouched: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
+    fewer: list[tuple[str, str]] = field(default_factory=list)
     calls: int = 0
     reused: int = 0
     prompt_tokens: int = 0
@@ -54,7 +58,7 @@ class AnnotationReport:
     @property
     def problems(self) -> list[tuple[str, str]]:
         """Everything that is not complete, with the reason."""
-        return self.skipped + self.failed
+        return self.skipped + self.failed + self.fewer
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -75,6 +79,8 @@ class AnnotationReport:
             self.scores[outcome.score] += 1
         if outcome.failures:
             self.failed.append((outcome.id, outcome.reason))
+        elif outcome.fewer:
+            self.fewer.append((outcome.id, outcome.reason))
         else:
             self.complete += 1
 
@@ -111,7 +117,10 @@ def read_failed(folder: Path) -> set[str]:
 
 
 class ImageLog:
-    """One line for each image that is through, for `annotate status`; killed at any moment."""
+    """One line for each image that is through: what failed, and the caption that guided it.
+
+    It is for `annotate status`, and for finding the replies about an image again.
+    """
 
     def __init__(self, folder: Path, run: str) -> None:
         """Begin a file for a run; `run` stands in each line."""
@@ -119,18 +128,15 @@ class ImageLog:
         self._run = run
         self._out = (folder / f"{run}-{os.getpid()}.jsonl").open("ab", buffering=0)
 
-    def outcome(self, outcome: Outcome, *, replayed: bool = False) -> None:
+    def outcome(
+        self, outcome: Outcome, content: str, caption: str | None, *, replayed: bool = False
+    ) -> None:
         """Note what became of an image; `replayed` if the log knew it all."""
-        kinds = {kind: str(failure) for kind, failure in outcome.failures.items()}
-        self._write(
-            {
-                "id": outcome.id,
-                "score": outcome.score,
-                "attempts": outcome.attempts,
-                "failures": kinds,
-                "replayed": replayed,
-            }
-        )
+        value: dict[str, Any] = {"id": outcome.id, "content": content}
+        if outcome.asked:
+            value["caption"] = caption
+        value["failures"] = {kind: str(failure) for kind, failure in outcome.failures.items()}
+        self._write({**value, "replayed": replayed})
 
     def skipped(self, identity: str, reason: str) -> None:
         """Note an image that cannot be sent."""
@@ -146,70 +152,4 @@ class ImageLog:
 
     def _write(self, value: dict[str, Any]) -> None:
         line = {"run": self._run, "time": round(time.time(), 3), **value}
-        self._out.write(json.dumps(line).encode() + b"\n")
-
-
-@dataclass
-class Status:
-    """How far the annotation of a collection is, from what its latest run left.
-
-    Attributes:
-        folder: the collection.
-        images: records of the collection that the run is to look at.
-        complete: images that are through with every text.
-        failed: number of images that lack a text or a score, by reason.
-        remaining: images that the run has not come to.
-        running: whether a process works on it now.
-        rate: images a second in the five minutes before the latest that models were asked about.
-        seconds_left: at that rate; None without one.
-        scores: how many kept paragraphs have each score, "none" for unscored ones.
-        attempts: how many paragraphs took so many attempts.
-        calls: replies in the log, over all runs.
-    """
-
-    folder: Path
-    images: int = 0
-    complete: int = 0
-    failed: dict[str, int] = field(default_factory=dict)
-    remaining: int = 0
-    running: bool = False
-    rate: float | None = None
-    seconds_left: float | None = None
-    scores: dict[str, int] = field(default_factory=dict)
-    attempts: dict[int, int] = field(default_factory=dict)
-    calls: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return {**asdict(self), "folder": str(self.folder)}
-
-
-RATE_SECONDS = 300.0
-
-
-def read_images(
-    folder: Path, run: str, wanted: set[str]
-) -> tuple[dict[str, dict[str, Any]], float | None]:
-    """The latest line of each wanted image in the logs of a run, and its rate in images a second.
-
-    The rate is that of the five minutes before the latest image that was not in the log already.
-    """
-    latest: dict[str, dict[str, Any]] = {}
-    times = []
-    for path in sorted(folder.glob(f"{run}-*.jsonl")):
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    value = json.loads(line)
-                    if value["id"] not in wanted:
-                        continue
-                    known = latest.setdefault(value["id"], value)
-                    if value["time"] >= known["time"]:
-                        latest[value["id"]] = value
-                    if not value.get("replayed"):
-                        times.append(float(value["time"]))
-                except (ValueError, KeyError, TypeError):
-                    continue  # torn by a kill
-    recent = [t for t in times if t > max(times) - RATE_SECONDS] if times else []
-    span = max(recent) - min(recent) if len(recent) > 1 else 0.0
-    return latest, (len(recent) - 1) / span if span > 0 else None
+        append_line(self._out, line)

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragrain.annotation.asking import Asker, replay
+from paragrain.annotation.asking import Asker
 from paragrain.annotation.finished import recall, remember
 from paragrain.annotation.log import CallLog
-from paragrain.annotation.loop import Outcome, annotate_image, wanted_kinds
+from paragrain.annotation.loop import Outcome, annotate_image
+from paragrain.annotation.remembering import Guides, Replay, replay
 from paragrain.annotation.report import AnnotationReport, ImageLog, read_failed
 from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import AnnotationSettings
+from paragrain.annotation.unread import Unread
 from paragrain.collection import Collection, Record, update_records
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash
@@ -49,7 +51,20 @@ class _Work:
     record: Record
     data: bytes
     content: str
+    known: Replay
     file: _File
+
+
+@dataclass
+class _Settled:
+    """One image that is through: what came of it."""
+
+    record: Record
+    result: Outcome | BadImage
+    content: str = ""
+    caption: str | None = None
+    replies: int = 0
+    replayed: bool = False
 
 
 class Runner:
@@ -87,6 +102,8 @@ class Runner:
         self.report, self.images, self.advance, self.trouble = report, images, advance, trouble
         self.name, self.split, self.limit = run, split, limit
         self._ids = collection.files()
+        self._guides = Guides(collection.folder / "annotation" / "images")
+        self._unread = Unread(report)
         self._unanswered_in_a_row = 0
         self._failed_before = read_failed(collection.folder / "annotation")
         self._pool = ThreadPoolExecutor(max(2, cores()))
@@ -170,7 +187,7 @@ class Runner:
                         file.waiting += 1
                         await queue.put(work)
                     else:
-                        self._settle(file, *work, replayed=True)
+                        self._settle(file, work)
             if len(file.changes) >= _MOST_CHANGES:
                 await self._publish(file)
 
@@ -184,30 +201,33 @@ class Runner:
             self.limit -= len(records)
         return records
 
-    def _read(
-        self, records: list[Record], file: _File
-    ) -> list[_Work | tuple[Record, Outcome | BadImage, int]]:
+    def _read(self, records: list[Record], file: _File) -> list[_Work | _Settled]:
         """What is to be done about some records: work, or what came of them already."""
-        settled: dict[str, tuple[Outcome, int]] = {}
+        known = {r.id: self._replay(r, r.content) for r in records if r.content is not None}
+        open_ids = [r.id for r in records if r.id not in known or known[r.id].outcome is None]
+        loaded = self.collection.get(open_ids)
+        works: list[_Work | _Settled] = []
         for record in records:
-            if record.content is not None or not wanted_kinds(record, self.settings):
-                result, replies = replay(record, record.content or "", self.settings, self.log)
-                if isinstance(result, Outcome):
-                    settled[record.id] = result, replies
-                    self.report.reused += replies
-        loaded = self.collection.get(r.id for r in records if r.id not in settled)
-        works: list[_Work | tuple[Record, Outcome | BadImage, int]] = []
-        for record in records:
-            if record.id in settled:
-                works.append((record, *settled[record.id]))
+            data, content = b"", record.content or ""
+            if record.id in loaded:
+                try:
+                    data = self.collection.image_bytes(loaded[record.id])
+                except BadImage as error:
+                    works.append(_Settled(record, error))
+                    continue
+                content = record.content or content_hash(data)
+            memory = known.get(record.id) or self._replay(record, content)
+            if memory.outcome is None:
+                works.append(_Work(record, data, content, memory, file))
                 continue
-            try:
-                data = self.collection.image_bytes(loaded[record.id])
-            except BadImage as error:
-                works.append((record, error, 0))
-                continue
-            works.append(_Work(record, data, record.content or content_hash(data), file))
+            self.report.reused += memory.found
+            works.append(
+                _Settled(record, memory.outcome, content, memory.caption, memory.found, True)
+            )
         return works
+
+    def _replay(self, record: Record, content: str) -> Replay:
+        return replay(record, content, self.settings, self.log, self._guides)
 
     # --- images through ------------------------------------------------------------------------
 
@@ -215,24 +235,28 @@ class Runner:
         """Annotate one image after another."""
         while (work := await queue.get()) is not None:
             result: Outcome | BadImage
-            replies = 0
+            replies, caption = 0, work.known.caption
             try:
                 picture = await self._in_thread(prepare, work.data, self.settings.image)
             except BadImage as error:
                 result = error
             else:
                 work.data = b""  # the picture is all that is needed from here on
-                loop = annotate_image(work.record, work.content, self.settings)
-                outcome, replies = await asker.drive(loop, work.content, picture)
+                loop = annotate_image(work.record, work.content, self.settings, caption)
+                outcome, replies = await asker.drive(
+                    loop, work.content, picture, fresh=work.known.fresh
+                )
                 self._watch(outcome)
+                self._unread.outcome(outcome)
                 result = outcome
             work.file.waiting -= 1
-            self._settle(work.file, work.record, result, replies)
+            settled = _Settled(work.record, result, work.content, caption, replies)
+            self._settle(work.file, settled)
             await self._close_if_through(work.file)
 
     def _watch(self, outcome: Outcome) -> None:
         """Stop the run if the server does not answer any more."""
-        failed = [f for f in outcome.failures.values() if f.kind == "unanswered"]
+        failed = [f for f in outcome.lacking.values() if f.kind == "unanswered"]
         if failed and outcome.id in self._failed_before:
             return  # a sick image that takes no others with it
         self._unanswered_in_a_row = self._unanswered_in_a_row + 1 if failed else 0
@@ -245,29 +269,22 @@ class Runner:
 
     # --- texts out -----------------------------------------------------------------------------
 
-    def _settle(
-        self,
-        file: _File,
-        record: Record,
-        result: Outcome | BadImage,
-        replies: int,
-        *,
-        replayed: bool = False,
-    ) -> None:
+    def _settle(self, file: _File, settled: _Settled) -> None:
         """Count what came of one image, and keep its texts until its file is written."""
-        file.report.reused += replies
+        result, identity = settled.result, settled.record.id
+        file.report.reused += settled.replies
         for report in (self.report, file.report):
             if isinstance(result, BadImage):
-                report.count_skipped(record.id, result.reason)
+                report.count_skipped(identity, result.reason)
             else:
                 report.count_outcome(result)
         if isinstance(result, BadImage):
-            self.images.skipped(record.id, result.reason)
+            self.images.skipped(identity, result.reason)
         else:
-            self.images.outcome(result, replayed=replayed)
-            file.whole &= not any(failure.passing for failure in result.failures.values())
+            self.images.outcome(result, settled.content, settled.caption, replayed=settled.replayed)
+            file.whole &= not any(failure.again for failure in result.lacking.values())
             if result.changes:
-                file.changes[record.id] = result.changes
+                file.changes[identity] = result.changes
         self.advance(1)
 
     async def _close_if_through(self, file: _File) -> None:

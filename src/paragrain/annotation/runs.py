@@ -3,25 +3,19 @@
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from paragrain.annotation.asking import Asker
 from paragrain.annotation.log import CallLog
-from paragrain.annotation.report import (
-    AnnotationReport,
-    ImageLog,
-    Status,
-    read_images,
-    write_failed,
-)
+from paragrain.annotation.report import AnnotationReport, ImageLog, write_failed
 from paragrain.annotation.runner import Runner
 from paragrain.annotation.settings import AnnotationSettings, run_name, without_secrets
+from paragrain.annotation.state import Status, gather
 from paragrain.collection import Collection
 from paragrain.collection.locking import writing_alone
 from paragrain.errors import ParagrainError, UsageError
@@ -88,10 +82,18 @@ def annotate(
                     )
                 else:
                     run_coroutine(_annotate(collection, settings, report, split, limit, advance))
+        except OSError as error:
+            place, reason = error.filename or collection.folder, error.strerror or error
+            raise ParagrainError(
+                f"{place} cannot be written ({reason}): "
+                "make room and run the same command again, which goes on from here"
+            ) from error
         finally:
             report.seconds = time.monotonic() - started
-            write_failed(folder, report.problems)
-    if report.failed and not (report.complete or report.calls or report.reused):
+            with suppress(OSError):  # of a full disk, too; the first error is the one to be told
+                write_failed(folder, report.problems)
+    got = report.complete or report.fewer or report.calls or report.reused
+    if report.failed and not got:
         raise ParagrainError(
             f"none of the {len(report.failed):,} images got an answer ({report.failed[0][1]}): see "
             "to the server and run the same command again"
@@ -138,7 +140,8 @@ def _read_description(folder: Path) -> dict[str, Any] | None:
         value = read_json(folder / "run.json")
     except (OSError, ValueError):
         return None
-    return value if isinstance(value, dict) and {"run", "model"} <= value.keys() else None
+    needed = {"run", "model", "split", "limit", "settings"}
+    return value if isinstance(value, dict) and needed <= value.keys() else None
 
 
 def _check_for_graphs(
@@ -211,6 +214,8 @@ class Troubles:
 def status(collection: Collection) -> Status:
     """How far the latest run on a collection is, be it under way, killed or done.
 
+    What counts is what the collection holds now.
+
     Raises:
         UsageError: the collection was never annotated.
     """
@@ -220,27 +225,7 @@ def status(collection: Collection) -> Status:
         raise UsageError(
             f"{collection.folder} was never annotated: start with `paragrain annotate`"
         )
-    wanted = collection.ids(described["split"])[: described["limit"]]
-    latest, rate = read_images(folder / "images", described["run"], set(wanted))
-    state = Status(collection.folder, images=len(wanted), rate=rate)
-    reasons: Counter[str] = Counter()
-    scores: Counter[str] = Counter()
-    attempts: Counter[int] = Counter()
-    for line in latest.values():
-        failures = line.get("failures") or {}
-        reasons.update(f"{kind}: {reason}" for kind, reason in failures.items())
-        state.complete += not failures
-        if line.get("attempts"):
-            attempts[line["attempts"]] += 1
-            scores["none" if line.get("score") is None else str(line["score"])] += 1
-    state.failed = dict(reasons.most_common())
-    state.scores, state.attempts = dict(scores), dict(attempts)
-    state.remaining = state.images - len(latest)
-    state.running = _is_locked(folder)
-    state.seconds_left = state.remaining / rate if rate else None
-    with CallLog(folder / "calls", writing=False) as log:
-        state.calls = log.calls
-    return state
+    return gather(collection, described, _is_locked(folder))
 
 
 def _public(settings: AnnotationSettings) -> dict[str, Any]:

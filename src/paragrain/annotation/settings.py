@@ -166,6 +166,8 @@ class AnnotationSettings(_Settings):
         negatives_tokens: most tokens of a reply with hard negatives.
         paragraph_tokens: most tokens of a paragraph.
         judge_tokens: most tokens of a judge's reply.
+        most_tokens: up to so many are given to a reply that was cut; models that think before they
+            answer take hundreds.
         min_score: a paragraph that scores this or less is written again.
         attempts: most paragraphs written for an image; the best is kept.
         tries: most times that one question is asked until its reply can be read.
@@ -190,6 +192,7 @@ class AnnotationSettings(_Settings):
     negatives_tokens: Annotated[int, Field(ge=1)] = 200
     paragraph_tokens: Annotated[int, Field(ge=1)] = 200
     judge_tokens: Annotated[int, Field(ge=1)] = 16
+    most_tokens: Annotated[int, Field(ge=1)] = 8192
     min_score: Annotated[int, Field(ge=-1, le=10)] = 5
     attempts: Annotated[int, Field(ge=1)] = 3
     tries: Annotated[int, Field(ge=1)] = 3

@@ -1,5 +1,6 @@
 """`audit`: all comparisons of two collections, or of one with itself, in one report."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from paragrain.audit.urls import normalise_url
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.loading import load_encoder
 from paragrain.errors import UsageError
 from paragrain.images import content_hash
 from paragrain.retrieval import top_k
@@ -24,12 +26,12 @@ _NEIGHBOURS = 10
 
 
 def audit(
-    train: Collection,
-    evaluation: Collection | None = None,
+    train: str | Path | Collection,
+    evaluation: str | Path | Collection | None = None,
     *,
     train_split: str | None = None,
     split: str | None = None,
-    encoder: ImageTextEncoder | None = None,
+    encoder: str | Path | ImageTextEncoder | None = None,
     cosine: float = COSINE,
     near_text: float = NEAR_TEXT,
     show: bool = True,
@@ -41,11 +43,11 @@ def audit(
     image is kept beside its collection, so a second audit takes seconds.
 
     Args:
-        train: what a model has learned from.
+        train: what a model has learned from, or its folder.
         evaluation: what it is measured on; None for another split of `train`, or to compare it
             with itself.
         train_split, split: only these splits of `train` and of `evaluation`.
-        encoder: compares image vectors too, each image of EVAL with its 10 nearest.
+        encoder: compares image vectors too, each image of EVAL with its 10 nearest; or its name.
         cosine: the least cosine of such a pair.
         near_text: the least Jaccard index of three-word shingles of nearly equal texts.
         show: whether to show progress.
@@ -56,7 +58,9 @@ def audit(
     for name, value in (("cosine", cosine), ("near_text", near_text)):
         if not 0 < value <= 1:
             raise UsageError(f"{name} must be above 0 and at most 1, not {value}")
-    source = train if evaluation is None else evaluation
+    train = Collection.open(train)
+    source = train if evaluation is None else Collection.open(evaluation)
+    encoder = None if encoder is None else load_encoder(encoder)
     same = source.folder.resolve() == train.folder.resolve()
     within = same and train_split == split
     left = fingerprints(train, train_split, show=show)

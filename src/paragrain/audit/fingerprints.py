@@ -2,11 +2,11 @@
 
 In `<collection>/audit/<version>/`, for each batch of different images that a run has finished:
 
-    <name>.tiny.npy     uint8 [B, 16, 16, 3], tiny copies
-    <name>.marks.npy    content hash, hash of the pixels, perceptual hash, whether it is flat
+    <name>.copies.npy   uint8 [B, 1280, 3], tiny copies of 16 x 16 and small ones of 32 x 32
+    <name>.marks.npy    content hash, hash of the pixels, perceptual hashes, whether flat or plain
 
 Both appear whole or not at all, the marks last; so a run may be killed at any moment, or two may
-work at once. Tiny copies stay on disk and are read where two images are compared.
+work at once. Copies stay on disk and are read where two images are compared.
 """
 
 import os
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paragrain.audit.perceptual import SIDE, Look, look
+from paragrain.audit.perceptual import INSETS, SIDE, SMALL, Look, look
 from paragrain.collection import Collection, Record
 from paragrain.embeddings import ahead, known_contents, records_with_images
 from paragrain.errors import ParagrainError
@@ -34,13 +34,22 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-VERSION = "v1"
+VERSION = "v2"
 """Raised whenever the same image would get other marks."""
 
 BATCH = 2048
 """Images in one pair of files: what a kill can lose."""
 
-MARKS = np.dtype([("content", "S32"), ("pixels", "S32"), ("hash", "<u8"), ("flat", "?")])
+MARKS = np.dtype(
+    [
+        ("content", "S32"),
+        ("pixels", "S32"),
+        ("hashes", "<u8", (len(INSETS),)),
+        ("flat", "?"),
+        ("plain", "?"),
+    ]
+)
+_CELLS = SIDE * SIDE + SMALL * SMALL
 
 
 @dataclass(eq=False)
@@ -65,7 +74,11 @@ class Fingerprints:
 
     def tiny(self, images: np.ndarray) -> np.ndarray:
         """Tiny copies of some images by their number in `rows`: uint8 [len(images), 256, 3]."""
-        return self._store.tiny(self._places[images])
+        return self._store.copies(self._places[images])[:, : SIDE * SIDE]
+
+    def small(self, images: np.ndarray) -> np.ndarray:
+        """Small copies of some images: uint8 [len(images), 1024, 3]."""
+        return self._store.copies(self._places[images])[:, SIDE * SIDE :]
 
 
 def fingerprints(
@@ -148,7 +161,7 @@ def pixel_hash(image: "Image.Image") -> str:
 
 
 class _Store:
-    """Marks and tiny copies by content hash, on disk as the module describes.
+    """Marks and copies by content hash, on disk as the module describes.
 
     Attributes:
         marks: `MARKS` [S]; complete after `write`.
@@ -161,7 +174,7 @@ class _Store:
         except OSError:
             writable = False
         self.marks = np.zeros(0, MARKS)
-        self._tiny: list[Path] = []
+        self._copies: list[Path] = []
         self._sizes: list[int] = []
         self._known: set[str] = set()
         self._waiting: list[_Prepared] = []
@@ -182,18 +195,18 @@ class _Store:
         """Take in what a run wrote; what a failing disk left is computed again."""
         try:
             marks = np.load(path, allow_pickle=False)
-            other = path.with_name(path.name.replace(".marks.", ".tiny."))
-            tiny = np.load(other, mmap_mode="r", allow_pickle=False)
+            other = path.with_name(path.name.replace(".marks.", ".copies."))
+            copies = np.load(other, mmap_mode="r", allow_pickle=False)
         except (OSError, EOFError, ValueError):
             return
-        sound = marks.dtype == MARKS and marks.ndim == 1 and tiny.dtype == np.uint8
-        if sound and tiny.shape == (len(marks), SIDE, SIDE, 3):
+        sound = marks.dtype == MARKS and marks.ndim == 1 and copies.dtype == np.uint8
+        if sound and copies.shape == (len(marks), _CELLS, 3):
             self._take(marks, other)
 
-    def _take(self, marks: np.ndarray, tiny: Path) -> None:
+    def _take(self, marks: np.ndarray, copies: Path) -> None:
         self.marks = np.concatenate([self.marks, marks])
         self._sizes.append(len(marks))
-        self._tiny.append(tiny)
+        self._copies.append(copies)
         self._known.update(marks["content"].astype(str).tolist())
 
     def add(self, done: _Prepared) -> None:
@@ -210,13 +223,20 @@ class _Store:
         looks = [(one, one.look) for one in self._waiting if one.look is not None]
         if not looks:
             return
-        rows = [(one.content, one.pixels, seen.hash, seen.flat) for one, seen in looks]
+        rows = [
+            (one.content, one.pixels, seen.hashes, seen.flat, seen.plain) for one, seen in looks
+        ]
         marks = np.array(rows, MARKS)
         stem = self._folder / uuid.uuid4().hex
-        paths = stem.with_suffix(".tiny.npy"), stem.with_suffix(".marks.npy")
+        paths = stem.with_suffix(".copies.npy"), stem.with_suffix(".marks.npy")
         with _disk(self._folder):
-            tiny = np.stack([seen.tiny for _, seen in looks])
-            for path, values in zip(paths, (tiny, marks), strict=True):
+            copies = np.stack(
+                [
+                    np.concatenate([copy.reshape(-1, 3) for copy in (seen.tiny, seen.small)])
+                    for _, seen in looks
+                ]
+            )
+            for path, values in zip(paths, (copies, marks), strict=True):
                 with replacing(path) as temporary, temporary.open("wb") as file:
                     np.save(file, values)
         self._take(marks, paths[0])
@@ -228,16 +248,15 @@ class _Store:
         order = np.argsort(self.marks["content"], kind="stable")
         return order[np.searchsorted(self.marks["content"], asked, sorter=order)]
 
-    def tiny(self, places: np.ndarray) -> np.ndarray:
-        """Tiny copies, uint8 [len(places), 256, 3]."""
-        found = np.empty((len(places), SIDE * SIDE, 3), np.uint8)
+    def copies(self, places: np.ndarray) -> np.ndarray:
+        """Tiny and small copies, uint8 [len(places), 1280, 3]."""
+        found = np.empty((len(places), _CELLS, 3), np.uint8)
         starts = np.cumsum([0, *self._sizes])
         parts = np.searchsorted(starts, places, side="right") - 1
         for part in np.unique(parts):
             own = parts == part
-            rows = places[own] - starts[part]
-            stored = np.load(self._tiny[part], mmap_mode="r", allow_pickle=False)
-            found[own] = stored[rows].reshape(-1, SIDE * SIDE, 3)
+            stored = np.load(self._copies[part], mmap_mode="r", allow_pickle=False)
+            found[own] = stored[places[own] - starts[part]]
         return found
 
 

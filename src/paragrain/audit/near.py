@@ -1,19 +1,24 @@
 """Images that look the same: near hashes first, then a closer look at each candidate."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from paragrain.audit import kernels
+from paragrain.audit.aligning import leftover, start_of
 from paragrain.audit.fingerprints import Fingerprints
 from paragrain.audit.pairs import Groups, Pairs, closest, spread
+from paragrain.audit.perceptual import INSETS
 from paragrain.runtime import cores
 
 RADIUS = 7
 """Most bits in which the perceptual hashes of a candidate differ."""
 
 _BLOCK = 4096
+_LAID = 128
+_STARTS = np.stack([start_of(inset) for inset in INSETS])
 _RIVALS = 20  # looked at of each picture; more copies than that are a placeholder's
 
 
@@ -76,81 +81,159 @@ def _block(
 def near_images(train: Fingerprints, other: Fingerprints | None) -> tuple[Pairs, int]:
     """Pairs of records whose images look the same though their pixels differ.
 
-    A candidate (near hashes, neither flat) must pass the closer look at tiny copies
-    (`perceptual.difference`). And one picture is no copy of two different ones: where it passes for
-    a copy of several that do not pass for copies of each other, the nearest is kept. That tells a
-    copy's original from its near-twins.
+    A candidate (near hashes of the whole or of an inset, neither flat) must pass one of two closer
+    looks: at tiny copies as they are (`perceptual.difference`), or at small ones that are laid over
+    each other with allowance for crop, exposure and colours (`aligning.leftover`).
+
+    Pictures that are partly plain are judged more strictly, since one object may be all that tells
+    two apart: they are not taken for crops, what differs may lie at an edge only, and one picture
+    is no copy of two different ones. Where it passes for a copy of several that do not pass for
+    copies of each other, the nearest is kept. That tells a copy's original from its near-twins.
 
     Returns:
         The pairs, as close as one minus the difference in grey (1 is white against black), and the
         number of candidates that were refused.
     """
-    sides = [train] if other is None else [train, other]
-    marks = [side.marks for side in sides]
-    images = [np.unique(own["pixels"], return_index=True)[1] for own in marks]
-    images = [kept[~own["flat"][kept]] for kept, own in zip(images, marks, strict=True)]
-    hashes = [own["hash"][kept] for kept, own in zip(images, marks, strict=True)]
-    candidates, _ = near_hashes(hashes[0], None if other is None else hashes[1])
-    if other is not None:  # identical pixels are a finding of their own
-        left, right = (own["pixels"][kept] for own, kept in zip(marks, images, strict=True))
-        candidates = candidates[left[candidates[:, 0]] != right[candidates[:, 1]]]
-    used = [np.unique(candidates[:, column]) for column in (0, 1)]
-    tiny = [
-        side.tiny(kept[rows])
-        for side, kept, rows in zip(
-            (sides[0], sides[-1]), (images[0], images[-1]), used, strict=True
-        )
-    ]
-    compact = np.stack([np.searchsorted(used[c], candidates[:, c]) for c in (0, 1)], axis=1)
-    differences = np.empty(len(candidates))
-    kernels.compare_pairs(tiny[0], tiny[1], compact, differences)
-    kept = np.flatnonzero(np.isfinite(differences))
-    kept = kept[np.argsort(differences[kept], kind="stable")]
-    names = (used[0], used[1] + (0 if other is None else len(images[0])))
-    sound = _without_rivals(compact[kept], tiny, names)
-    passed = kept[sound]
-    groups = [
-        _same_pixels(own, kept, side.rows)
-        for own, kept, side in zip(marks, images, sides, strict=True)
-    ]
-    rows = spread(candidates[passed], (groups[0], groups[-1]))
+    left = _Images.of(train)
+    right = left if other is None else _Images.of(other)
+    tries = _candidates(left, right)
+    pairs, numbers = np.unique(tries[:, :2], axis=0, return_inverse=True)
+    plain = left.plain[pairs[:, 0]] | right.plain[pairs[:, 1]]
+    differences = _as_they_are(left, right, pairs)
+    later = np.isinf(differences)
+    # Badly laid, near-twins differ all over, and one object no longer stands out.
+    again = later[numbers] & ~(plain[numbers] & (tries[:, 2] > 0))
+    aligned = _aligned(left, right, tries[again], plain[numbers[again]])
+    np.minimum.at(differences, numbers[again], aligned)
+    # What is found as it is comes before what has to be laid over each other.
+    order = np.lexsort((differences, later))
+    passed = order[np.isfinite(differences[order])]
+    passed = passed[_without_rivals(left, right, pairs[passed], plain[passed])]
+    rows = spread(pairs[passed], (left.groups(), right.groups()))
     closeness = 1 - differences[passed][rows[:, 2]] / 255
-    pairs = rows[:, :2] if other is not None else np.sort(rows[:, :2], axis=1)
-    return closest(pairs, closeness), len(candidates) - len(passed)
+    found = rows[:, :2] if other is not None else np.sort(rows[:, :2], axis=1)
+    return closest(found, closeness), len(pairs) - len(passed)
 
 
-def _same_pixels(marks: np.ndarray, images: np.ndarray, rows: np.ndarray) -> Groups:
-    """The rows of all images with the same pixels as each of `images`."""
-    unique, numbers = np.unique(marks["pixels"], return_inverse=True)
-    place = np.full(len(unique), -1)
-    place[numbers[images]] = np.arange(len(images))
-    own = place[numbers]
-    return Groups.by_number(own[own >= 0], rows[own >= 0], len(images))
+@dataclass(frozen=True, eq=False)
+class _Images:
+    """The different pictures of a side that are not flat: rows of its marks, what they say."""
+
+    side: Fingerprints
+    rows: np.ndarray
+    hashes: np.ndarray
+    pixels: np.ndarray
+    plain: np.ndarray
+
+    @classmethod
+    def of(cls, side: Fingerprints) -> "_Images":
+        marks = side.marks
+        rows = np.unique(marks["pixels"], return_index=True)[1]
+        rows = rows[~marks["flat"][rows]]
+        own = marks[rows]
+        return cls(side, rows, own["hashes"], own["pixels"], own["plain"])
+
+    def tiny(self, images: np.ndarray) -> np.ndarray:
+        return self.side.tiny(self.rows[images])
+
+    def small(self, images: np.ndarray) -> np.ndarray:
+        return self.side.small(self.rows[images])
+
+    def groups(self) -> Groups:
+        """The rows of all records with the same pixels as each picture."""
+        unique, numbers = np.unique(self.side.marks["pixels"], return_inverse=True)
+        place = np.full(len(unique), -1)
+        place[numbers[self.rows]] = np.arange(len(self.rows))
+        own = place[numbers]
+        return Groups.by_number(own[own >= 0], self.side.rows[own >= 0], len(self.rows))
+
+
+def _candidates(left: _Images, right: _Images) -> np.ndarray:
+    """What to try: int64 [T, 4] picture of `left` and of `right`, inset, and whose inset it is.
+
+    The inset of one (0 of `left`, 1 of `right`) and the whole of the other have near hashes.
+    """
+    within = left is right
+    tries = []
+    for inset in range(len(INSETS)):
+        for whose in (0, 1):
+            columns = (inset, 0) if whose == 0 else (0, inset)
+            if within and inset == 0:
+                pairs, _ = near_hashes(left.hashes[:, 0], None)
+            elif within and whose == 1:
+                continue  # `whose` 0 has met them in either order
+            else:
+                pairs, _ = near_hashes(left.hashes[:, columns[0]], right.hashes[:, columns[1]])
+            if within:
+                pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+                swapped = pairs[:, 0] > pairs[:, 1]
+            else:  # identical pixels are a finding of their own
+                pairs = pairs[left.pixels[pairs[:, 0]] != right.pixels[pairs[:, 1]]]
+                swapped = np.zeros(len(pairs), bool)
+            told = np.empty((len(pairs), 4), np.int64)
+            told[:, :2] = np.sort(pairs, axis=1) if within else pairs
+            told[:, 2], told[:, 3] = inset, whose ^ swapped
+            tries.append(told)
+    return np.concatenate(tries)
+
+
+def _as_they_are(left: _Images, right: _Images, pairs: np.ndarray) -> np.ndarray:
+    """`perceptual.difference` of each pair, float64 [P]."""
+    used = [np.unique(pairs[:, column], return_inverse=True) for column in (0, 1)]
+    compact = np.stack([places for _, places in used], axis=1)
+    differences = np.empty(len(pairs))
+    kernels.compare_pairs(left.tiny(used[0][0]), right.tiny(used[1][0]), compact, differences)
+    return differences
+
+
+def _aligned(left: _Images, right: _Images, tries: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    """How far pairs are apart when laid over each other, float64 [T]; infinite if different."""
+
+    def look(start: int) -> np.ndarray:
+        own = tries[start : start + _LAID]
+        sides = left.small(own[:, 0]), right.small(own[:, 1])
+        mine = (own[:, 3] == 0)[:, None, None]
+        found = leftover(np.where(mine, *sides), np.where(mine, *sides[::-1]), _STARTS[own[:, 2]])
+        strict = plain[start : start + _LAID]
+        return np.where(strict & ~found.edged, np.inf, found.difference)
+
+    with ThreadPoolExecutor(cores()) as pool:
+        done = list(pool.map(look, range(0, len(tries), _LAID)))
+    return np.concatenate([np.zeros(0), *done])
 
 
 def _without_rivals(
-    pairs: np.ndarray, tiny: list[np.ndarray], names: tuple[np.ndarray, np.ndarray]
+    left: _Images, right: _Images, pairs: np.ndarray, plain: np.ndarray
 ) -> np.ndarray:
-    """Which pairs remain when no picture is the copy of two different ones.
+    """Which pairs remain when no plain picture is the copy of two different ones.
 
     Args:
-        pairs: int64 [P, 2] rows of the two arrays of `tiny`, nearest first.
-        tiny: uint8 [.., 256, 3], of either side.
-        names: a number for each row of either side; equal for the same image.
+        left, right: either side.
+        pairs: int64 [P, 2] pictures of either side, nearest first.
+        plain: bool [P], which pairs the rule is for.
 
     Returns:
         bool [P].
     """
-    partners: dict[int, list[np.ndarray]] = {}
+    partners: dict[tuple[bool, int], list[tuple[_Images, int]]] = {}
     kept = np.ones(len(pairs), bool)
-    for number, (left, right) in enumerate(pairs.tolist()):
-        one, other = int(names[0][left]), int(names[1][right])
-        copies = tiny[0][left], tiny[1][right]
-        for name, copy in ((one, copies[1]), (other, copies[0])):
-            rivals = partners.get(name, [])
-            if any(not np.isfinite(kernels.compare(rival, copy)) for rival in rivals[:_RIVALS]):
+    for number in np.flatnonzero(plain):
+        one, other = (left, int(pairs[number, 0])), (right, int(pairs[number, 1]))
+        for picture, partner in ((one, other), (other, one)):
+            rivals = partners.get((picture[0] is left, picture[1]), [])
+            if any(not _same(rival, partner) for rival in rivals[:_RIVALS]):
                 kept[number] = False
         if kept[number]:
-            partners.setdefault(one, []).append(copies[1])
-            partners.setdefault(other, []).append(copies[0])
+            partners.setdefault((True, one[1]), []).append(other)
+            partners.setdefault((right is left, other[1]), []).append(one)
     return kept
+
+
+def _same(one: tuple[_Images, int], other: tuple[_Images, int]) -> bool:
+    """Whether two plain pictures pass for copies of each other."""
+    images = [np.array([number]) for _, number in (one, other)]
+    if np.isfinite(_as_they_are(one[0], other[0], np.stack(images, axis=1))[0]):
+        return True
+    pairs = np.broadcast_to(np.concatenate(images), (2, 2))
+    tries = np.column_stack([pairs, [0, 0], [0, 1]])
+    return bool(np.isfinite(_aligned(one[0], other[0], tries, np.ones(2, bool))).any())

@@ -30,8 +30,9 @@ IMAGE_REASONS = ("id", "url", "bytes", "pixels", "near", "embedding")
 """The reasons that tell of images."""
 
 NOT_FOUND = (
-    "Not found: copies that are mirrored or turned (30 of 64 bits away), heavily cropped or framed,"
-    " in other colours (a grey copy of a colour photograph), with a large inscription; two flat"
+    "Not found: copies that are mirrored or turned, negatives, cropped or framed by more than about"
+    " 5 % at an edge, with an inscription over more than a seventh of the picture; of pictures that"
+    " are partly plain (drawings, products on white) cropped, framed and written-on ones; two flat"
     " pictures, unless their pixels are equal; and pictures that differ in so little that JPEG"
     " artefacts are larger count as copies. Texts of fewer than 8 words are found when they are"
     " equal, not when they are nearly so."

@@ -261,7 +261,8 @@ def _tell_plan(plan: "Plan", json: bool) -> None:
     lines = [
         f"{plan.folder}: {plan.images:,} images, {plan.complete:,} complete, {plan.failed:,} "
         f"failed (asked again with more --tries), {plan.to_ask:,} to be asked about, "
-        f"{len(plan.unusable):,} that cannot be sent",
+        f"{len(plan.unusable):,} that cannot be sent"
+        + (f", {plan.fewer:,} with fewer texts than asked for" if plan.fewer else ""),
         f"requests: {span(plan.calls)}",
         f"tokens to be read, about: {span(plan.prompt_tokens)}; written, at most: "
         f"{span(plan.completion_tokens)}",
@@ -281,6 +282,7 @@ def _tell_report(report: "AnnotationReport", settings: "AnnotationSettings", jso
     lines = [
         f"{report.folder}: {report.images:,} images, {report.complete:,} complete"
         + (f" ({report.untouched:,} came with all texts)" if report.untouched else "")
+        + (f", {len(report.fewer):,} with fewer texts than asked for" if report.fewer else "")
         + f", {len(report.failed):,} failed, {len(report.skipped):,} not sent",
         f"{report.calls:,} replies in {report.seconds:,.1f} s ({report.reused:,} more were in the "
         f"log), {report.prompt_tokens:,} tokens read, {report.completion_tokens:,} written; "
@@ -292,7 +294,8 @@ def _tell_report(report: "AnnotationReport", settings: "AnnotationSettings", jso
             f"{weak:,} kept with {settings.min_score} or less"
         )
     lines += [f"note: {note}" for note in report.notes]
-    if any("request (" not in why and "unanswered (" not in why for _, why in report.failed):
+    lacking = report.failed + report.fewer
+    if any("request (" not in why and "unanswered (" not in why for _, why in lacking):
         lines.append(
             f"note: --tries {settings.tries + 1} asks once more what could not be read so far"
         )

@@ -9,7 +9,6 @@ from paragrain.cli.annotate import EndpointOption, KeyOption, app, who
 from paragrain.cli.common import (
     CollectionArgument,
     JsonOption,
-    ModelOption,
     SplitOption,
     duration,
     end,
@@ -31,14 +30,21 @@ def status(collection: CollectionArgument, json: JsonOption = False) -> None:
     from paragrain.collection import Collection
 
     found = annotation.status(Collection.open(collection))
+    failed = found.images - found.complete - found.answered - found.remaining
+    waiting = "are written when their file is through"
+    if not found.running:
+        waiting = "the same command writes them and asks nothing about them"
     lines = [
         f"{found.folder}: {found.complete:,} of {found.images:,} images complete, "
-        f"{found.images - found.complete - found.remaining:,} failed, {found.remaining:,} to come; "
+        f"{failed:,} failed, {found.remaining:,} to come; "
         + ("running now" if found.running else "not running"),
+        *[f"{kind}: {n:,} with fewer than asked for" for kind, n in found.fewer.items()],
         f"{found.calls:,} replies in the log"
         + (f"; {found.rate:,.2f} images/s" if found.rate else "")
         + (f", {duration(found.seconds_left)} left" if found.seconds_left else ""),
     ]
+    if found.answered:
+        lines.append(f"{found.answered:,} answered, not in the collection: {waiting}")
     if found.scores:
         most = max(found.scores.values())
         lines.append("score  paragraphs")
@@ -108,25 +114,31 @@ def check(
 @app.command()
 def stats(
     collection: CollectionArgument,
-    model: ModelOption = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Whose tokens count; by default the collection's own."),
+    ] = None,
     split: SplitOption = None,
     json: JsonOption = False,
 ) -> None:
     """Lengths and scores of all texts: tables, PNG plots and a page.
 
-    Tokens are those of the model's own tokenizer.
+    Tokens are those of one model's tokenizer: of --model, else of the model that the collection
+    remembers, else of blip0, which knows few words and spells the others.
 
     Example: `paragrain annotate stats photos --model Salesforce/blip-itm-base-coco`
     """
     from paragrain import annotation
     from paragrain.collection import Collection
-    from paragrain.encoders import encoder_for
+    from paragrain.encoders import load_encoder
 
     source = Collection.open(collection)
-    done = annotation.overview(
-        source, encoder_for(source, model, "cpu"), split=split, show=not json
-    )
+    own = source.model
+    encoder = load_encoder(model or own or "blip0", "cpu")
+    done = annotation.overview(source, encoder, split=split, show=not json)
     lines = [line for table in done.tables() for line in ["", *table_lines(table)]]
+    if not (model or own):
+        lines += ["", "note: tokens are those of blip0: name the --model that is to read the texts"]
     tell(json, done.as_json(), [*lines[1:], "", f"page and plots: {done.page}"])
     end([*source.problems, *done.annotation.malformed])
 

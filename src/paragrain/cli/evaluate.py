@@ -41,7 +41,7 @@ def evaluate(
     tokens: Annotated[
         int | None,
         typer.Option(
-            help="Token budget, by default 128 or what the model can read; what is cut is reported."
+            help="Token budget, by default the protocol's or the model's; what is cut is reported."
         ),
     ] = None,
     sweep: Annotated[

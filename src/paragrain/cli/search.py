@@ -39,7 +39,10 @@ def search(
     model: ModelOption = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many images to find.")] = 5,
     tokens: Annotated[
-        int | None, typer.Option(help="Read so many tokens of the query; by default all it can.")
+        int | None,
+        typer.Option(
+            help="Read so many tokens of the query; by default as many as the model is made for."
+        ),
     ] = None,
     split: SplitOption = None,
     device: DeviceOption = None,

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -17,15 +17,25 @@ from paragrain.cli.common import (
 )
 from paragrain.errors import UsageError
 
+if TYPE_CHECKING:
+    from paragrain.training import Run
+
 
 def train(
     collection: CollectionArgument,
     model: ModelOption = None,
     recipe: Annotated[str, typer.Option(help="c1 to c10, or a YAML file of your own.")] = "c5",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; by default runs/RECIPE-seedSEED.")
+        Path | None,
+        typer.Option(
+            help="Folder of the run, by default runs/RECIPE-seedSEED; with --seeds, of the runs."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of data order and random picks.")] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Several, such as 0-4 or 0,1,2: a run for each, and their spread."),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images (10).")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images a step (256).")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Largest rate (1e-5).")] = None,
@@ -34,6 +44,14 @@ def train(
         typer.Option("--set", help="Any other setting, such as --set tokens.paragraph=60."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
+    fallback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Texts to take where a field of the recipe is missing throughout, such as "
+            "generated.",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Begin anew if the folder holds a run.")] = False,
     device: DeviceOption = None,
     json: JsonOption = False,
@@ -45,11 +63,18 @@ def train(
 
     Example: `paragrain train photos --model Salesforce/blip-itm-base-coco --recipe c5 --out
     runs/c5`
+
+    Example: `paragrain train photos --recipe c5 --seeds 0-4 --out runs/c5`
     """
     from paragrain.collection import Collection
     from paragrain.encoders import encoder_for
+    from paragrain.training import parse_seeds, summary, train_seeds
     from paragrain.training import train as run
     from paragrain.training.config import make_config
+
+    if seed is not None and seeds is not None:
+        raise UsageError("--seed and --seeds both say the seed: give one of them")
+    several = None if seeds is None else parse_seeds(seeds)
 
     named = {
         "seed": seed,
@@ -62,29 +87,53 @@ def train(
     for changes in (_from_file(config), _from_pairs(settings or []), given):
         wanted = make_config(wanted, changes)
     source = Collection.open(collection)
-    done = run(
-        source,
-        encoder_for(source, model, device),
-        recipe=recipe,
-        out=out,
-        config=wanted,
-        overwrite=overwrite,
-        show=not json,
-    )
+    encoder = encoder_for(source, model, device)
+    what: dict[str, Any] = {
+        "recipe": recipe,
+        "out": out,
+        "config": wanted,
+        "fallback": fallback,
+        "overwrite": overwrite,
+        "show": not json,
+    }
+    if several is None:
+        runs = [run(source, encoder, **what)]
+    else:
+        runs = train_seeds(source, encoder, several, **what)
     if int(os.environ.get("RANK", "0")):
         return  # one of several processes: the first one speaks for all
-    results = done.results
+    value, lines = _told(runs[0])
+    if several is not None:
+        total = summary(runs)
+        value = {"runs": [_told(one)[0] for one in runs], "summary": total}
+        lines = [line for one in runs for line in _told(one)[1]] + _summed(total)
+    tell(json, value, lines)
+    failed = {tuple(item): None for one in runs for item in one.results["images_failed"]}
+    end([*source.problems, *failed])
+
+
+def _told(done: "Run") -> tuple[dict[str, Any], list[str]]:
+    """What is told of a run, as data and in lines."""
+    results, checkpoint = done.results, done.folder / "checkpoint"
     score = results["best_score"]
-    tell(
-        json,
-        {"folder": str(done.folder), "checkpoint": str(done.folder / "checkpoint"), **results},
-        [
-            f"{done.folder}: {results['steps']:,} steps, {results['pairs_per_second']:,} pairs/s"
-            + ("" if score is None else f", validation R@1 {score:.1f} %"),
-            f"{done.folder / 'checkpoint'}: the best text encoder (step {results['best_step']:,})",
-        ],
-    )
-    end([*source.problems, *(tuple(item) for item in results["images_failed"])])
+    speed = results["pairs_per_second"]
+    return {"folder": str(done.folder), "checkpoint": str(checkpoint), **results}, [
+        f"{done.folder}: {results['steps']:,} steps"
+        + ("" if speed is None else f", {speed:,} pairs/s")
+        + ("" if score is None else f", validation R@1 {score:.1f} %"),
+        f"{checkpoint}: the best text encoder (step {results['best_step']:,})",
+    ]
+
+
+def _summed(total: dict[str, Any]) -> list[str]:
+    """Mean and spread of several seeds."""
+    if total["mean"] is None:
+        return ["there is no validation split, so that the seeds cannot be compared here"]
+    spread = total["deviation"]
+    return [
+        f"{len(total['seeds'])} seeds: validation R@1 {total['mean']:.1f} %"
+        + ("" if spread is None else f", standard deviation between seeds {spread:.1f}")
+    ]
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:

@@ -20,17 +20,56 @@ def wrong_column(schema: pa.Schema) -> str | None:
     return None
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the same values without a dictionary or views, which other tools write.
+
+    Lists of any form become large lists. What is neither text, nor bytes, nor such a list stays.
+
+    >>> plain_type(pa.list_view(pa.dictionary(pa.int8(), pa.string_view())))
+    LargeListType(large_list<item: large_string>)
+    """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+    if _is_list(kind):
+        return pa.large_list(plain_type(kind.value_type))
+    if kind in (pa.string(), pa.large_string(), pa.string_view()):
+        return pa.large_string()
+    if kind in (pa.binary(), pa.large_binary(), pa.binary_view()) or _is_fixed(kind):
+        return pa.large_binary()
+    return kind
+
+
+def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """An array, or all chunks of one, as an array of `plain_type`."""
+    kind = plain_type(array.type)
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    chunks = [chunk if chunk.type == kind else chunk.cast(kind) for chunk in chunks]
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays([pa.array([], kind), *chunks])
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+        or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    return pa.types.is_fixed_size_binary(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return plain_type(kind) in (pa.large_string(), pa.null())
 
 
 def _fits(name: str, kind: pa.DataType) -> bool:
     """Whether a column's type can be read as the field: other tools widen and narrow types."""
     if name == "image":
         return pa.types.is_struct(kind) and all(
-            _is_text(part.type) or part.type in (pa.binary(), pa.large_binary())
+            _is_text(part.type) or plain_type(part.type) == pa.large_binary()
             for part in kind
             if part.name in ("bytes", "path")
         )
@@ -38,9 +77,8 @@ def _fits(name: str, kind: pa.DataType) -> bool:
         return _is_text(kind) or pa.types.is_integer(kind)
     if name == "paragraph_score":
         return kind == pa.null() or pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    if name in LIST_FIELDS and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        return _is_text(kind.value_type)
-    return _is_text(kind)
+    kind = plain_type(kind)
+    return _is_text(kind.value_type if name in LIST_FIELDS and _is_list(kind) else kind)
 
 
 def writable_type(name: str, kind: pa.DataType) -> pa.DataType:
@@ -51,9 +89,9 @@ def writable_type(name: str, kind: pa.DataType) -> pa.DataType:
     if name in LIST_FIELDS:
         lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
         return kind if lists and kind.value_type in (pa.string(), pa.large_string()) else ours
-    if pa.types.is_dictionary(kind) and kind.value_type != pa.null():
+    if pa.types.is_dictionary(kind) and kind.value_type in (pa.string(), pa.large_string()):
         return pa.dictionary(pa.int32(), kind.value_type)  # narrower ones may run out of numbers
-    return ours if pa.types.is_dictionary(kind) or kind == pa.null() else kind
+    return kind if kind in (pa.string(), pa.large_string()) else ours
 
 
 def with_values(
@@ -81,14 +119,17 @@ def with_values(
 
 def python_values(name: str, column: pa.ChunkedArray) -> list[Any]:
     """One column as Python values that suit the field of a record; nothing becomes a default."""
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # an empty table, or one past 2 GiB
-        array = pa.concat_arrays(array.chunks)
     if name == "image":
-        parts = {part.name for part in array.type}
-        data = array.field("bytes").to_pylist() if "bytes" in parts else [None] * len(array)
-        paths = _strings(array.field("path")) if "path" in parts else [None] * len(array)
+        array = column.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):  # an empty table, or one past 2 GiB
+            array = pa.concat_arrays(array.chunks)
+        names = [part.name for part in array.type]
+        parts = dict(zip(names, array.flatten(), strict=True))  # null where the struct is
+        nothing = pa.nulls(len(array))
+        data = parts.get("bytes", nothing).to_pylist()
+        paths = _strings(plain(parts.get("path", nothing)))
         return [ImageRef(d, p) for d, p in zip(data, paths, strict=True)]
+    array = plain(column)
     if name in LIST_FIELDS:
         return _lists(array)
     if name == "paragraph_score":
@@ -101,15 +142,18 @@ def python_values(name: str, column: pa.ChunkedArray) -> list[Any]:
 
 def _lists(array: pa.Array) -> list[list[str]]:
     """Lists of strings, cut from the flat values: several times as quick as `to_pylist`."""
-    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+    if not pa.types.is_large_list(array.type):
         return [[] if text is None else [text] for text in _strings(array)]
     flat, ends = _strings(array.values), array.offsets.to_pylist()
     lists = (flat[first:end] for first, end in pairwise(ends))
+    if array.null_count:  # what a missing list spans is not its
+        there = array.is_valid().to_pylist()
+        lists = (texts if is_there else [] for texts, is_there in zip(lists, there, strict=True))
     return [[text for text in texts if text is not None] for texts in lists]
 
 
 def _strings(array: pa.Array) -> list[Any]:
-    """Strings; bytes that are not UTF-8, which other tools may write, show as \\xff escapes."""
+    """Strings; bytes that are not UTF-8, which other tools may write, show as \xff escapes."""
     try:
         return array.to_pylist()
     except UnicodeDecodeError:

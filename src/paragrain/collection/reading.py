@@ -102,6 +102,9 @@ class Collection:
         else:
             self._files[file] = metadata
 
+    def __repr__(self) -> str:
+        return f"Collection.open({str(self.folder)!r})"
+
     @property
     def name(self) -> str:
         """The data set's name, or else its folder's."""
@@ -109,18 +112,14 @@ class Collection:
 
     @property
     def model(self) -> str | None:
-        """The model that it remembers (see `use`), if any.
-
-        Raises:
-            UsageError: what `collection.json` says of it is no name.
-        """
+        """The model that it remembers (see `use`), if any."""
         model = self.info.get("model")
-        if model is None or (isinstance(model, str) and model):
-            return model
-        raise UsageError(
-            f"the model in {self.folder / 'collection.json'} is no name but {model!r}: name one by "
-            f"`paragrain use MODEL {self.folder}`"
-        )
+        if model is not None and not (isinstance(model, str) and model):
+            raise UsageError(
+                f"the model in {self.folder / 'collection.json'} is no name but {model!r}: name "
+                f"one by `paragrain use MODEL {self.folder}`"
+            )
+        return model
 
     @property
     def problems(self) -> list[tuple[str, str]]:

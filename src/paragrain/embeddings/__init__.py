@@ -7,6 +7,9 @@ They lie in `<collection>/embeddings/<vision fingerprint>/`:
     manifest.json   encoder, counts, and a checksum of the two
     parts/*.npz     what a run has finished and not yet put into the three above
 
+and, of images that lie as files, `<collection>/embeddings/files.json`: their contents, sizes and
+times when they were last read.
+
 Everything appears whole or not at all, so a run may be killed at any moment, or two may work at
 once: at worst something is computed twice.
 """

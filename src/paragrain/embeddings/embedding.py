@@ -13,7 +13,9 @@ import torch
 
 from paragrain.collection import Collection, Record
 from paragrain.embeddings.cache import Cache
+from paragrain.embeddings.linked import linked_contents, linked_paths
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels
+from paragrain.encoders.loading import load_encoder
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
@@ -25,7 +27,7 @@ FEW = 0.1
 _CONTENT_HASH = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Embeddings:
     """The image vectors of a collection or of one split of it.
 
@@ -49,10 +51,17 @@ class Embeddings:
     reused: int
     cache: Path | None = None
 
+    def __repr__(self) -> str:
+        """How many there are."""
+        return (
+            f"<Embeddings of {len(self.ids):,} images ({self.computed:,} computed, "
+            f"{self.reused:,} reused, {len(self.failed):,} failed)>"
+        )
+
 
 def embed(
-    collection: Collection,
-    encoder: ImageTextEncoder,
+    collection: str | Path | Collection,
+    encoder: str | Path | ImageTextEncoder,
     *,
     split: str | None = None,
     ids: Set[str] | None = None,
@@ -64,12 +73,12 @@ def embed(
     A vector belongs to the bytes of an image and to a vision side: a changed image is embedded
     anew, an added one alone, equal images once, and encoders that differ only in their text side
     share all. The column `content` of a record is believed, where it holds a hash; where it does
-    not, the bytes are read and hashed. A collection in a folder that cannot be written works too,
-    without a cache.
+    not, and of files that have changed (see `linked`), the bytes are read and hashed. A collection
+    in a folder that cannot be written works too, without a cache.
 
     Args:
-        collection: where the images come from.
-        encoder: on whichever device it is.
+        collection: where the images come from, or its folder.
+        encoder: on whichever device it is; or its name, as for `load_encoder`.
         split: only the records of this split.
         ids: only the records of these ids; what is cached of others stays there.
         batch_size: images in one forward pass.
@@ -79,9 +88,10 @@ def embed(
         UsageError: there is no such split.
         ParagrainError: the encoder gives vectors that are not finite, or the disk is full.
     """
+    collection, encoder = Collection.open(collection), load_encoder(encoder)
     fingerprint = encoder.vision_fingerprint
     cache = Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
-    contents = known_contents(collection, split)
+    contents = known_contents(collection, split, show=show)
     if ids is not None:
         contents = {id: content for id, content in contents.items() if id in ids}
     missing = [id for id, content in contents.items() if content not in cache.vectors]
@@ -146,15 +156,25 @@ def none_embedded(
 # --- Which images, and their bytes ------------------------------------------------------------
 
 
-def known_contents(collection: Collection, split: str | None = None) -> dict[str, str | None]:
+def known_contents(
+    collection: Collection, split: str | None = None, *, show: bool = False
+) -> dict[str, str | None]:
     """The content hash of each record, in order; `None` where the record does not tell it.
 
-    A column of that name that another tool wrote may hold anything; only hashes count.
+    A column of that name that another tool wrote may hold anything; only hashes count. Of an image
+    that lies as a file, the file tells, as it is now; if it is gone, what it was.
     """
+    linked = linked_paths(collection)
     contents: dict[str, str | None] = {}
+    path_of: dict[str, str] = {}
     for record in collection.records(split, fields=("content",)):
         content = record.content or ""
         contents[record.id] = content if _CONTENT_HASH.fullmatch(content) else None
+        if record.image.path in linked:
+            path_of[record.id] = record.image.path
+    if path_of:
+        now = linked_contents(collection, dict.fromkeys(path_of.values()), show=show)
+        contents |= {id: now[path] for id, path in path_of.items() if path in now}
     return contents
 
 

@@ -2,18 +2,18 @@
 
 from paragrain.encoders.base import (
     ImageTextEncoder,
-    TextVectors,
     Tokens,
-    encode_images,
-    encode_texts,
     encode_tokens,
 )
 from paragrain.encoders.blip import BlipEncoder
 from paragrain.encoders.choosing import encoder_for, use
 from paragrain.encoders.clip import ClipEncoder
+from paragrain.encoders.encoding import TextVectors, encode_images, encode_texts
+from paragrain.encoders.kinds import register_encoder
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.longclip import stretch
 from paragrain.encoders.pair import PairEncoder
+from paragrain.encoders.returning import check_returns
 from paragrain.encoders.siglip import SiglipEncoder
 
 __all__ = [
@@ -24,11 +24,13 @@ __all__ = [
     "SiglipEncoder",
     "TextVectors",
     "Tokens",
+    "check_returns",
     "encode_images",
     "encode_texts",
     "encode_tokens",
     "encoder_for",
     "load_encoder",
+    "register_encoder",
     "stretch",
     "use",
 ]

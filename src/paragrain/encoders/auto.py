@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from transformers import MODEL_MAPPING, AutoConfig
 
+from paragrain.encoders.note import NOTE
 from paragrain.encoders.weights import (
     first_line,
     make_model,
@@ -18,7 +19,7 @@ from paragrain.errors import ParagrainError
 _SAYS_NOTHING = {
     *("_name_or_path", "architectures", "transformers_version", "dtype", "torch_dtype"),
     *("id2label", "label2id", "problem_type", "use_cache", "auto_map", "image_processor_type"),
-    *("feature_extractor_type", "processor_class"),
+    *("feature_extractor_type", "processor_class", NOTE),
 }
 
 

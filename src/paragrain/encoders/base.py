@@ -5,23 +5,28 @@ subclass says which parts of the model make the two vectors; the rest is here.
 """
 
 import copy
-import hashlib
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from tokenizers import Tokenizer
 from torch import nn
 
+from paragrain.encoders.card import Story, write_card
+from paragrain.encoders.note import write_note
 from paragrain.encoders.pixels import Pixels
-from paragrain.encoders.saving import save_folder
+from paragrain.encoders.reading import (
+    as_texts,
+    plain_tokenizer,
+    read_texts,
+    tokenizer_content,
+    valid_unicode,
+)
+from paragrain.encoders.saving import replacing_folder, write_model, write_tokenizer
 from paragrain.encoders.tokens import (
     TokenRows,
     Tokens,
@@ -29,22 +34,18 @@ from paragrain.encoders.tokens import (
     length_batches,
     normalise_text,
     pad,
-    token_levels,
-    valid_unicode,
 )
 from paragrain.encoders.trained_on import TrainedOn
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.encoders.weights import fingerprint
+from paragrain.errors import ParagrainError
 from paragrain.progress import progress_bar
 
 __all__ = [
     "ImageTextEncoder",
-    "TextVectors",
     "TokenRows",
     "Tokens",
     "check_budget",
-    "encode_images",
     "encode_pixels",
-    "encode_texts",
     "encode_tokens",
     "evaluating",
     "length_batches",
@@ -64,9 +65,6 @@ _PREPROCESSING = (
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
 """Default of `rows * longest` in a batch of texts, by the kind of device."""
 
-TOKENIZE_BATCH = 4096
-"""Texts handed to the tokenizer at a time: enough to keep its threads busy, little memory."""
-
 
 class ImageTextEncoder(nn.Module, ABC):
     """An image encoder and a text encoder whose unit vectors are compared by dot product.
@@ -83,12 +81,14 @@ class ImageTextEncoder(nn.Module, ABC):
         pad_id: the id that fills short rows of a batch; how far never changes a vector.
         padded_to: tokens that a row costs at least, where shorter texts are filled up.
         trained_on: the images it has learned from, as far as they are known; saved with it.
+        usual_budget: `budget` where the checkpoint says none.
     """
 
     dim: int
     max_tokens: int
     padded_to: int = 1
     trained_on: TrainedOn | None = None
+    usual_budget: int = 128
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
         super().__init__()
@@ -98,11 +98,8 @@ class ImageTextEncoder(nn.Module, ABC):
         self.name = name
         self._pixels = Pixels(image_processor)
         self.pad_id = int(tokenizer.pad_token_id or 0)
-        # The Rust tokenizer inside: no warnings about length, safe in threads. A copy, since each
-        # use of `tokenizer` may leave it cutting and padding, before we could count.
-        self._tokens_of = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        self._tokens_of.no_truncation()
-        self._tokens_of.no_padding()
+        self._tokens_of = plain_tokenizer(tokenizer)
+        self._budget: int | None = None
         self._vision_fingerprint: str | None = None
 
     @classmethod
@@ -139,6 +136,24 @@ class ImageTextEncoder(nn.Module, ABC):
         """Where the weights are."""
         return next(self.parameters()).device
 
+    @property
+    def budget(self) -> int:
+        """Tokens of a text that are read where no other number is asked for.
+
+        It is what the checkpoint says, such as the largest budget that it was trained with; else
+        what is usual for its kind. A model that fills every text up always reads all it can.
+
+        Raises:
+            UsageError: set to what the encoder cannot read.
+        """
+        read = min(self._budget or self.usual_budget, self.max_tokens)
+        return max(read, self.padded_to)
+
+    @budget.setter
+    def budget(self, tokens: int) -> None:
+        check_budget(tokens, self.max_tokens, self.name)
+        self._budget = tokens
+
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """The same as `text_features`, so that wrappers for several processes see the call."""
         return self.text_features(input_ids, attention_mask)
@@ -152,9 +167,10 @@ class ImageTextEncoder(nn.Module, ABC):
         settings = self.image_processor.to_dict()
         return {key: settings.get(key) for key in _PREPROCESSING}
 
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def token_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """Uncut ids of each text with its special tokens. Safe to call from threads."""
-        return [encoding.ids for encoding in self._tokens_of.encode_batch_fast(list(texts))]
+        valid = [valid_unicode(text) for text in as_texts(texts)]
+        return [encoding.ids for encoding in self._tokens_of.encode_batch_fast(valid)]
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Start and end in `text` of each uncut token, equal where a token stands for nothing."""
@@ -166,53 +182,33 @@ class ImageTextEncoder(nn.Module, ABC):
         return text[spans[kept - 2][1] :].strip() if kept < len(spans) else ""
 
     def tokenize(
-        self, texts: Sequence[str], tokens: int, *, normalise: str = "none", cut: str = "tokens"
+        self, texts: Iterable[str], tokens: int, *, normalise: str = "none", cut: str = "tokens"
     ) -> Tokens:
         """Token ids of `texts`, cut to a budget of `tokens` with their end tokens kept.
 
         Args:
-            texts: any number; an empty text becomes its special tokens alone.
+            texts: any number, or a single one; see `as_texts`. A text of nothing but white space
+                is its special tokens alone, as is an empty one. What names a special token, such
+                as `[SEP]`, is text.
             tokens: the budget, special tokens included.
             normalise: see `normalise_text`.
             cut: to as many tokens, whole words or whole sentences as fit; see `Tokens`.
 
         Raises:
-            UsageError: the encoder cannot read the budget, no such cut, or a text is no string.
+            UsageError: the encoder cannot read the budget, there is no such cut or treatment, or a
+                text is no string.
         """
         check_budget(tokens, self.max_tokens, self.name)
-        words_cut = 0
-        levels: list[np.ndarray] = []
-
-        def batches() -> Iterator[list[int]]:
-            nonlocal words_cut
-            for start in range(0, len(texts), TOKENIZE_BATCH):
-                batch = []
-                for place, text in enumerate(texts[start : start + TOKENIZE_BATCH], start):
-                    if not isinstance(text, str):
-                        raise UsageError(
-                            f"text {place} is {type(text).__name__}, not a string: "
-                            "leave out what has no text"
-                        )
-                    treated, lost = normalise_text(valid_unicode(text), normalise)
-                    words_cut += lost
-                    batch.append(treated)
-                if cut == "tokens":
-                    yield from self.token_ids(batch)
-                    continue
-                for text, found in zip(batch, self._tokens_of.encode_batch(batch), strict=True):
-                    levels.append(token_levels(text, found.offsets, found.special_tokens_mask))
-                    yield found.ids
-
-        rows = list(batches())
+        ids, levels, words_cut = read_texts(self._tokens_of, as_texts(texts), normalise, cut)
         return Tokens.from_ids(
-            rows,
+            ids,
             budget=tokens,
             limit=self.max_tokens,
             encoder=self.name,
             normalise=normalise,
             words_cut=words_cut,
             cut_by=cut,
-            levels=np.concatenate([np.zeros(0, np.uint8), *levels]),
+            levels=levels,
         )
 
     @property
@@ -230,7 +226,7 @@ class ImageTextEncoder(nn.Module, ABC):
                 "preprocessing": self.preprocessing(),
                 "decode_version": DECODE_VERSION,
             }
-            self._vision_fingerprint = _fingerprint(tensors, settings)
+            self._vision_fingerprint = fingerprint(tensors, settings)
         return self._vision_fingerprint
 
     @property
@@ -238,9 +234,9 @@ class ImageTextEncoder(nn.Module, ABC):
         """128-bit hex of everything that decides a text's vector; computed when asked."""
         settings = {
             "text": self.text_settings(),
-            "tokenizer": json.loads(self._tokens_of.to_str()),
+            "tokenizer": tokenizer_content(self.tokenizer),
         }
-        return _fingerprint(self.text_parameters(), settings)
+        return fingerprint(self.text_parameters(), settings)
 
     def trainable_copy(self, *, vision: bool = False) -> "ImageTextEncoder":
         """A copy for training: what trains is its own, in float32, and asks for gradients.
@@ -260,25 +256,36 @@ class ImageTextEncoder(nn.Module, ABC):
             tensor.requires_grad_(True)
         return twin
 
-    def save(self, folder: Path | str) -> None:
+    def write_parts(self, folder: Path) -> None:
+        """Write weights, configuration, tokenizer and processor to a folder that is there."""
+        write_model(folder, self.model)
+        write_tokenizer(folder, self.tokenizer, self.budget)
+        self.image_processor.save_pretrained(folder)
+
+    def write(self, folder: Path) -> None:
+        """Write its parts, and what opens them as this encoder."""
+        self.write_parts(folder)
+        write_note(folder, self)
+        if self.trained_on is not None:
+            self.trained_on.save_pretrained(folder)
+
+    def save(self, folder: Path | str, story: Story | None = None) -> None:
         """Write a complete Hugging Face folder: weights, configuration, tokenizer, processor.
 
         The folder appears whole or not at all, in the place of an older one if there is one.
-        Plain `transformers` opens it. Weights are written as they are held: in float32.
+        Plain `transformers` opens it; its README.md has the lines that give these vectors. Weights
+        are written as they are held: in float32.
+
+        Args:
+            folder: to be made or replaced.
+            story: how the weights came to be, for the README.md.
+
+        Raises:
+            UsageError, ParagrainError: see `replacing_folder`.
         """
-        parts = [self.tokenizer, self.image_processor, self.trained_on]
-        save_folder(Path(folder), self.model, [part for part in parts if part is not None])
-
-
-def _fingerprint(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any]) -> str:
-    """128-bit hex of named weights, as float32, and of plain settings."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().to("cpu", torch.float32).contiguous()
-        digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()
+        with replacing_folder(Path(folder)) as temporary:
+            self.write(temporary)
+            write_card(temporary, self, story or Story())
 
 
 @contextmanager
@@ -291,34 +298,6 @@ def evaluating(encoder: nn.Module) -> Iterator[None]:
             yield
     finally:
         encoder.train(training)
-
-
-@dataclass(frozen=True, eq=False)
-class TextVectors:
-    """Vectors float32 `[N, D]` of N texts, and the tokens they were made from."""
-
-    vectors: np.ndarray
-    tokens: Tokens
-
-
-def encode_texts(
-    encoder: ImageTextEncoder,
-    texts: Sequence[str],
-    *,
-    tokens: int = 128,
-    normalise: str = "none",
-    batch_tokens: int | None = None,
-    show: bool = False,
-) -> TextVectors:
-    """Unit vectors of `texts` in their own order, each read up to `tokens` tokens.
-
-    Raises:
-        UsageError: see `ImageTextEncoder.tokenize`.
-        ParagrainError: a vector is not finite.
-    """
-    tokenized = encoder.tokenize(texts, tokens, normalise=normalise)
-    vectors = encode_tokens(encoder, tokenized, batch_tokens=batch_tokens, show=show)
-    return TextVectors(vectors, tokenized)
 
 
 def encode_tokens(
@@ -367,28 +346,6 @@ def encode_pixels(encoder: ImageTextEncoder, pixels: Sequence[torch.Tensor]) -> 
     with evaluating(encoder):
         vectors = encoder.image_features(torch.stack(list(pixels)).to(encoder.device))
     return _finite(vectors, encoder, "image")
-
-
-def encode_images(
-    encoder: ImageTextEncoder, images: Iterable[Image.Image], batch_size: int = 64
-) -> np.ndarray:
-    """Unit vectors float32 `[N, D]` of upright RGB images, in their order.
-
-    For a whole collection use `paragrain.embeddings.embed`, which caches.
-
-    Raises:
-        ParagrainError: a vector is not finite.
-    """
-    parts = [np.zeros((0, encoder.dim), dtype=np.float32)]
-    batch: list[torch.Tensor] = []
-    for image in images:
-        batch.append(encoder.pixels(image))
-        if len(batch) == batch_size:
-            parts.append(encode_pixels(encoder, batch))
-            batch = []
-    if batch:
-        parts.append(encode_pixels(encoder, batch))
-    return np.concatenate(parts)
 
 
 def _finite(vectors: torch.Tensor, encoder: ImageTextEncoder, kind: str) -> np.ndarray:

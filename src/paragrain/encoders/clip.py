@@ -34,6 +34,8 @@ class ClipEncoder(ImageTextEncoder):
         super().__init__(model, image_processor, tokenizer, name)
         self.dim = int(model.config.projection_dim)
         self.max_tokens = int(model.config.text_config.max_position_embeddings)
+        # Not what its tokenizer says: conversions of Long-CLIP keep the 77 of CLIP there.
+        self.usual_budget = self.max_tokens
         check_vocabulary(self, model.config.text_config.vocab_size)
         check_end_token(self)
         self._check_end_is_found()

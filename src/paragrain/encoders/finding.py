@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from huggingface_hub import snapshot_download
 
+from paragrain.encoders.saving import set_aside
 from paragrain.encoders.weights import first_line
 from paragrain.errors import ParagrainError, UsageError
 
@@ -47,9 +48,13 @@ def checkpoint_folder(name: str, fetch: Callable[[str], Path]) -> Path:
         UsageError: there is no such folder, and no name on the Hub looks like this.
         ParagrainError: the Hub does not give it.
     """
+    if not name.strip():
+        raise UsageError("the name of the model is empty: name a checkpoint's folder or a Hub name")
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
+    if (set_aside(folder) / "config.json").is_file() and not folder.exists():
+        return set_aside(folder)  # its successor was killed on its way
     if folder.exists():
         raise UsageError(f"{name} is a file: name the folder that holds the checkpoint")
     if not _HUB_NAME.fullmatch(name):

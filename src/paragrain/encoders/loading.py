@@ -1,6 +1,5 @@
 """Open an encoder by name: one that ships here, a local folder or file, or a Hub name."""
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -10,12 +9,21 @@ import torch
 
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.finding import checkpoint_folder, choose_device, snapshot
+from paragrain.encoders.kinds import (
+    PAIR,
+    TWO_TOWERS,
+    encoder_class,
+    open_folder,
+    plugin_class,
+    read_config,
+    registered_encoders,
+)
 from paragrain.encoders.longclip import load_longclip, stretch
-from paragrain.encoders.pair import MODEL_TYPE, PairEncoder
+from paragrain.encoders.pair import PairEncoder
+from paragrain.encoders.saving import set_aside
 from paragrain.encoders.sentence import SentenceEncoder
 from paragrain.encoders.trained_on import read_trained_on, together
 from paragrain.encoders.vision import (
-    TWO_TOWERS,
     EncoderVision,
     GivenVectors,
     VisionModel,
@@ -24,11 +32,9 @@ from paragrain.encoders.vision import (
 from paragrain.encoders.weights import SAFETENSORS
 from paragrain.errors import ParagrainError, UsageError
 
-ENCODERS: dict[str, type[ImageTextEncoder]] = {**TWO_TOWERS, MODEL_TYPE: PairEncoder}
-"""The encoder class for each `model_type` of a checkpoint's config.json."""
-
 _GIVEN = re.compile(r"vectors:(?P<name>[\w.-]+):(?P<dim>\d+)")
 _STRETCHED = re.compile(r"(?P<name>.+)@(?P<positions>\d+)")
+_REGISTERED = re.compile(r"(?P<encoder>[\w.-]+):(?P<name>.+)")
 
 SHIPPED = ("blip0",)
 """Models inside the package."""
@@ -57,6 +63,8 @@ def load_encoder(
             `"facebook/dinov2-base+sentence-transformers/all-MiniLM-L6-v2"`: VISION is a Hugging
             Face vision model, anything above (its image side), or `vectors:NAME:WIDTH` for
             vectors that `paragrain embed --vectors` stored; TEXT is a Hugging Face text encoder.
+            `"ENCODER:NAME"` opens NAME by an encoder that was registered (`register_encoder`, or
+            a package that brings it); what such an encoder saved needs no prefix.
             Also the folder of a training run, whose checkpoint is opened; an encoder is given back
             as it is.
         device: such as `"cpu"` or `"cuda:1"`; by default a CUDA card if there is one.
@@ -84,7 +92,9 @@ def _of_run(name: str) -> str:
     folder = Path(name).expanduser()
     if not (folder / "run.yaml").is_file() or (folder / "config.json").is_file():
         return name
-    if not (folder / "checkpoint").is_dir():
+    if not any(
+        place.is_dir() for place in (folder / "checkpoint", set_aside(folder / "checkpoint"))
+    ):
         raise ParagrainError(
             f"the run {name} has no checkpoint yet: train it on, or name another model"
         )
@@ -108,19 +118,29 @@ def _open(name: str) -> ImageTextEncoder:
         return stretch(_open(asked["name"]), int(asked["positions"]))
     if path.suffix == ".pt" and path.is_file():
         return load_longclip(path, name)
+    by = _REGISTERED.fullmatch(name)
+    if by and not path.exists():
+        plugin = registered_encoders().get(by["encoder"])
+        if plugin is None:
+            raise UsageError(
+                f"there is no folder {name}, and no encoder {by['encoder']} is registered here: "
+                "install the package that brings it, or name a folder or a Hub name"
+            )
+        return open_folder(plugin_class(plugin), _resolve(by["name"]), name)
     folder = _resolve(name)
-    kind = _model_type(folder, name)
-    if kind == MODEL_TYPE and not path.is_dir():
-        folder = _fetch_all(name)
-    if kind not in ENCODERS:
+    config = read_config(folder, name)
+    kind = encoder_class(config, name)
+    if config["model_type"] == PAIR:
+        there = path.is_dir() or (folder / "text").is_dir()
+        kind, folder = kind or PairEncoder, folder if there else _fetch_all(name)
+    if kind is None:
         raise ParagrainError(
-            f"{name} is a model of type {kind!r}, which is not supported: "
-            f"use one of type {', '.join(ENCODERS)}, saved as BlipForImageTextRetrieval, "
-            "CLIPModel or SiglipModel, or pair it with a text encoder as VISION+TEXT"
+            f"{name} is a model of type {config['model_type']!r}, which is not supported: "
+            f"use one of type {', '.join((*TWO_TOWERS, PAIR))}, saved as "
+            "BlipForImageTextRetrieval, CLIPModel or SiglipModel, pair it with a text encoder as "
+            "VISION+TEXT, or register an encoder for it"
         )
-    encoder = ENCODERS[kind].from_folder(folder, name)
-    encoder.trained_on = read_trained_on(folder)
-    return encoder
+    return open_folder(kind, folder, name)
 
 
 def pair_names(name: str) -> tuple[str, str]:
@@ -148,6 +168,9 @@ def lasting_name(name: str) -> str:
     """A name that finds the encoder from any directory."""
     if "+" in name and not _is_there(name):
         return "+".join(lasting_name(part) for part in pair_names(name))
+    by = _REGISTERED.fullmatch(name)
+    if by and not _is_there(name):
+        return f"{by['encoder']}:{lasting_name(by['name'])}"
     path, at, positions = name.partition("@")  # a stretched CLIP is FOLDER@248
     is_local = path not in SHIPPED and Path(path).exists()
     return f"{Path(path).resolve()}{at}{positions}" if is_local else name
@@ -166,8 +189,11 @@ def _vision(name: str) -> VisionSide:
     path = Path(name).expanduser()
     if not path.is_dir() and (path.is_file() or _STRETCHED.fullmatch(name)):
         return EncoderVision(_open(name))
+    if _REGISTERED.fullmatch(name) and not path.exists():
+        return EncoderVision(_open(name))
     folder = _resolve(name)
-    if _model_type(folder, name) in ENCODERS:
+    config = read_config(folder, name)
+    if config["model_type"] == PAIR or encoder_class(config, name) is not None:
         return EncoderVision(_open(name))
     return VisionModel.from_folder(folder, name)
 
@@ -196,22 +222,3 @@ def _fetch(name: str, *, inner: bool = False) -> Path:
 def _fetch_all(name: str) -> Path:
     """A Hub repository with its inner folders, of which a text encoder or a pair has some."""
     return _fetch(name, inner=True)
-
-
-def _model_type(folder: Path, name: str) -> str:
-    """The `model_type` of config.json."""
-    path = folder / "config.json"
-    if not path.is_file():
-        inner = folder / "checkpoint"
-        hint = f"; did you mean {inner}?" if (inner / "config.json").is_file() else ""
-        raise ParagrainError(
-            f"{name} is not a Hugging Face checkpoint: it has no config.json{hint}"
-        )
-    try:
-        config = json.loads(path.read_bytes())
-        kind = config["model_type"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ParagrainError(
-            f"the config.json of {name} does not tell its model_type: fetch the checkpoint again"
-        ) from error
-    return str(kind)

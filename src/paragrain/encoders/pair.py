@@ -1,5 +1,6 @@
 """Any pair: one model's image vectors, another's texts, and a fresh projection between them."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,11 @@ from PIL import Image
 from torch import nn
 
 from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.saving import replacing_folder
-from paragrain.encoders.sentence import SentenceEncoder
+from paragrain.encoders.kinds import PAIR, read_config
+from paragrain.encoders.sentence import SENTENCES, SentenceEncoder
 from paragrain.encoders.vision import VisionSide, saved_vision
 from paragrain.errors import ParagrainError
-from paragrain.files import write_json
-
-MODEL_TYPE = "paragrain-pair"
-"""`model_type` in the config.json of a saved pair."""
+from paragrain.files import read_json, write_json
 
 
 class PairEncoder(ImageTextEncoder):
@@ -26,9 +24,9 @@ class PairEncoder(ImageTextEncoder):
     have met, so a fresh pair scores at chance until it is trained; the projection then wants a
     higher rate than the paper's 1e-5.
 
-    A checkpoint is a folder: `config.json`, `text/` (a complete folder of sentence-transformers,
-    which gives these very text vectors) and `vision/` (a Hugging Face folder), unless the image
-    vectors were given.
+    A checkpoint is a folder that sentence-transformers opens, for these very text vectors:
+    `modules.json` and `config.json`, `text/` (also a complete folder of sentence-transformers) and
+    `vision/` (a Hugging Face folder), unless the image vectors were given.
 
     Args:
         vision: the image side, which stays as it is.
@@ -52,11 +50,13 @@ class PairEncoder(ImageTextEncoder):
         super().__init__(parts, vision.image_processor, text.tokenizer, name)
         self.dim = vision.dim
         self.max_tokens = text.max_tokens
+        self.usual_budget = text.usual_budget
 
     @classmethod
     def from_folder(cls, folder: Path, name: str) -> "PairEncoder":
         """Load a saved pair; see `loading.load_encoder`."""
-        text = SentenceEncoder.from_folder(folder / "text", f"the text side of {name}")
+        limit = _limit(folder, name)
+        text = SentenceEncoder.from_folder(folder / "text", f"the text side of {name}", limit)
         vision = saved_vision(folder, name)
         last = text.layers[-1].linear if text.layers else None
         if last is None or last.bias is not None or last.out_features != vision.dim:
@@ -112,17 +112,37 @@ class PairEncoder(ImageTextEncoder):
         """
         return self.model.vision.own_fingerprint or super().vision_fingerprint
 
-    def save(self, folder: Path | str) -> None:
-        """Write the folder that the class describes, whole or not at all."""
-        with replacing_folder(Path(folder)) as temporary:
-            for part in ("text", "vision"):
-                (temporary / part).mkdir()
-            self.model.text.save(temporary / "text", self.model.projection)
-            self.model.vision.save(temporary / "vision")
-            config = {"model_type": MODEL_TYPE, "dim": self.dim, "vision": self.model.vision.note()}
-            write_json(temporary / "config.json", config)
-            if self.trained_on is not None:
-                self.trained_on.save_pretrained(temporary)
+    def write_parts(self, folder: Path) -> None:
+        """Write the folder that the class describes."""
+        for part in ("text", "vision"):
+            (folder / part).mkdir()
+        self.model.text.save(folder / "text", self.model.projection, self.budget)
+        self.model.vision.save(folder / "vision")
+        modules = read_json(folder / "text" / "modules.json")
+        inner = [{**module, "path": str(Path("text", module["path"]))} for module in modules]
+        write_json(folder / "modules.json", inner)
+        shutil.copy(folder / "text" / SENTENCES, folder / SENTENCES)
+        config = {
+            "model_type": PAIR,
+            "dim": self.dim,
+            "max_tokens": self.max_tokens,
+            "vision": self.model.vision.note(),
+        }
+        write_json(folder / "config.json", config)
+
+
+def _limit(folder: Path, name: str) -> int:
+    """The most tokens that the text side of a saved pair reads, which its tokenizer may not tell.
+
+    Raises:
+        ParagrainError: its configuration is damaged.
+    """
+    limit = read_config(folder, name).get("max_tokens")
+    if type(limit) is not int or limit < 1:
+        raise ParagrainError(
+            f"the config.json of {name} does not tell its max_tokens: fetch the checkpoint again"
+        )
+    return limit
 
 
 class _Parts(nn.Module):

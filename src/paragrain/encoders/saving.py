@@ -1,7 +1,7 @@
 """Checkpoints as complete Hugging Face folders that appear whole or not at all."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,30 @@ from safetensors import SafetensorError
 
 from paragrain.encoders.weights import first_line, quiet_transformers
 from paragrain.errors import ParagrainError, UsageError
+from paragrain.files import read_json, write_json
 
 
-def save_folder(folder: Path, model: Any, parts: Sequence[Any]) -> None:
-    """Save `model` and its `parts` (anything with `save_pretrained`) to `folder`.
+def write_model(folder: Path, model: Any) -> None:
+    """Write weights and configuration of a model of `transformers` to a folder that is there."""
+    model.save_pretrained(folder, state_dict=untied(model.state_dict()))
 
-    Raises:
-        UsageError, ParagrainError: see `replacing_folder`.
+
+def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str) -> None:
+    """Write a tokenizer that in plain libraries reads as it does here.
+
+    Asked to cut, it cuts the end of a text to the budget, and what names a special token in a text
+    is text. `more` are further settings for its configuration.
     """
-    with replacing_folder(folder) as temporary:
-        model.save_pretrained(temporary, state_dict=untied(model.state_dict()))
-        for part in parts:
-            part.save_pretrained(temporary)
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    says = {
+        "model_max_length": budget,
+        "split_special_tokens": True,
+        "truncation_side": "right",
+        "padding_side": "right",
+        **more,
+    }
+    write_json(path, {**read_json(path), **says})
 
 
 @contextmanager
@@ -30,7 +42,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `folder` that takes its place when the block ends well.
 
     A kill leaves the old folder, or, in the instant between two renames, that folder under a
-    hidden name, from which the next save recovers it; never half a new one. The block writes a
+    hidden name, where it is found and from which the next save recovers it; never half a new one.
+    The block writes a
     `config.json`, by which a checkpoint is told from other folders.
 
     Raises:
@@ -43,8 +56,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
             f"{folder} is there already and is no checkpoint: name a new folder to save to"
         )
     temporary = folder.with_name(f".{folder.name}.tmp")
-    old = folder.with_name(f".{folder.name}.old")
-    _recover(folder, old)
+    old = set_aside(folder)
+    recover(folder)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
@@ -60,7 +73,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
             "make room, or save it elsewhere"
         ) from error
     finally:
-        _recover(folder, old)
+        recover(folder)
         shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -72,8 +85,14 @@ def _share_as_others(folder: Path) -> None:
             path.chmod(usual)
 
 
-def _recover(folder: Path, old: Path) -> None:
-    """Put the old folder back if a save ended before the new one was in its place."""
+def set_aside(folder: Path) -> Path:
+    """Where the old folder is while the new one takes its place."""
+    return folder.with_name(f".{folder.name}.old")
+
+
+def recover(folder: Path) -> None:
+    """Put the old folder back if a save was killed before the new one was in its place."""
+    old = set_aside(folder)
     if old.exists() and not folder.exists():
         old.rename(folder)
     shutil.rmtree(old, ignore_errors=True)

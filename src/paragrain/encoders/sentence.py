@@ -10,15 +10,18 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import normalizers
 from torch import nn
 from transformers import AutoTokenizer
 
 from paragrain.encoders.auto import load_bare, plain_settings
-from paragrain.encoders.saving import untied
+from paragrain.encoders.reading import lower_case as lower_case_first
+from paragrain.encoders.saving import write_model, write_tokenizer
+from paragrain.encoders.tokens import MIN_BUDGET
 from paragrain.encoders.weights import first_line, load_part, read_state
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
+
+SENTENCES = "config_sentence_transformers.json"
 
 POOLINGS = ("mean", "cls", "max")
 """How the hidden states of a text become one vector."""
@@ -109,11 +112,12 @@ class SentenceEncoder(nn.Module):
         dense: layers behind the pooling.
         name: what the user calls it.
         lower_case: whether texts are lower-cased first, whatever the tokenizer does.
+        limit: `max_tokens`, where it is known.
 
     Attributes:
-        max_tokens: what the model has positions for. The `max_seq_length` of a folder, such as
-            256 of the 512 of all-MiniLM-L6-v2, is a default of convenience that would cut
-            paragraphs; here a budget is always named.
+        max_tokens: what the model has positions for.
+        usual_budget: the `max_seq_length` of a folder, such as 256 of the 512 of all-MiniLM-L6-v2;
+            128 where it names none.
         width: of the vectors.
     """
 
@@ -125,21 +129,22 @@ class SentenceEncoder(nn.Module):
         dense: Sequence[Dense],
         name: str,
         lower_case: bool = False,
+        limit: int | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.lower_case = lower_case
         if lower_case:
-            _lower_case(tokenizer)
+            lower_case_first(tokenizer)
         self.pooling = pooling
         self.dense = nn.ModuleList(dense)
-        self.max_tokens = _positions(model, tokenizer)
+        self.max_tokens = limit or _positions(model, tokenizer)
+        self.usual_budget = 128
         self.tokenizer = tokenizer
-        self.tokenizer.model_max_length = self.max_tokens
         self.width = self._probe(name)
 
     @classmethod
-    def from_folder(cls, folder: Path, name: str) -> "SentenceEncoder":
+    def from_folder(cls, folder: Path, name: str, limit: int | None = None) -> "SentenceEncoder":
         """Load a folder of sentence-transformers, or any other text encoder with mean pooling.
 
         Prompts that a folder names are not put before texts.
@@ -156,9 +161,14 @@ class SentenceEncoder(nn.Module):
             AutoTokenizer, inner, name, "tokenizer",
             ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model"),
         )  # fmt: skip
-        settings = inner / "sentence_bert_config.json"
-        lower = settings.is_file() and bool(_settings(settings, name).get("do_lower_case"))
-        return cls(load_bare(inner, name), tokenizer, pooling, dense, name, lower)
+        path = inner / "sentence_bert_config.json"
+        settings = _settings(path, name) if path.is_file() else {}
+        lower = bool(settings.get("do_lower_case"))
+        encoder = cls(load_bare(inner, name), tokenizer, pooling, dense, name, lower, limit)
+        stated = settings.get("max_seq_length")
+        if isinstance(stated, int) and stated >= MIN_BUDGET:
+            encoder.usual_budget = stated
+        return encoder
 
     def _probe(self, name: str) -> int:
         """Try a text: find the width, refuse what is no text encoder."""
@@ -221,16 +231,16 @@ class SentenceEncoder(nn.Module):
             if not name.startswith("model.pooler.")
         }
 
-    def save(self, folder: Path, projection: nn.Linear) -> None:
-        """Write a complete folder of sentence-transformers that ends in `projection`."""
-        self.model.save_pretrained(folder, state_dict=untied(self.model.state_dict()))
-        self.tokenizer.save_pretrained(folder)
-        settings = {"max_seq_length": self.max_tokens, "do_lower_case": self.lower_case}
+    def save(self, folder: Path, projection: nn.Linear, budget: int) -> None:
+        """Write a complete folder of sentence-transformers that ends in `projection`.
+
+        It reads as many tokens of a text as `budget` says.
+        """
+        write_model(folder, self.model)
+        write_tokenizer(folder, self.tokenizer, budget)
+        settings = {"max_seq_length": budget, "do_lower_case": self.lower_case}
         write_json(folder / "sentence_bert_config.json", settings)
-        write_json(
-            folder / "config_sentence_transformers.json",
-            {"__version__": {}, "similarity_fn_name": "cosine"},
-        )
+        write_json(folder / SENTENCES, {"__version__": {}, "similarity_fn_name": "cosine"})
         paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
         (folder / "1_Pooling").mkdir()
         old = {key: mode == self.pooling for key, mode in _OLD_POOLINGS.items()}
@@ -253,8 +263,7 @@ def _modules(path: Path, name: str) -> list[tuple[str, Path]]:
     """Kind and folder of each module of a modules.json, in order."""
     try:
         listed = [
-            # Paths come from the checkpoint: only plain names, never a path elsewhere.
-            (str(item["type"]).rpartition(".")[2], path.parent / Path(item["path"]).name)
+            (str(item["type"]).rpartition(".")[2], _within(path.parent, item["path"]))
             for item in json.loads(path.read_bytes())
         ]
     except (ValueError, KeyError, TypeError) as error:
@@ -270,6 +279,13 @@ def _modules(path: Path, name: str) -> list[tuple[str, Path]]:
             "Transformer, Pooling and, behind them, Dense and Normalize"
         )
     return listed
+
+
+def _within(folder: Path, path: str) -> Path:
+    """A path that a checkpoint names, which must not lead out of its folder."""
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise ValueError(f"the path {path} leads out of the folder")
+    return folder / path
 
 
 def _pooling(path: Path, name: str) -> str:
@@ -296,14 +312,6 @@ def _settings(path: Path, name: str) -> dict[str, Any]:
             f"{path.parent.name}/{path.name} of {name} cannot be read ({first_line(error)}): "
             "fetch the checkpoint again"
         ) from error
-
-
-def _lower_case(tokenizer: Any) -> None:
-    """Let the tokenizer itself lower-case, so that it tells right which text a token stands for."""
-    backend = tokenizer.backend_tokenizer
-    own = [] if backend.normalizer is None else [backend.normalizer]
-    if not own or own[0].normalize_str("A") != "a":
-        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
 
 
 def _positions(model: Any, tokenizer: Any) -> int:

@@ -5,13 +5,16 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedTokenizerFast, SiglipModel
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, SiglipModel
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.checks import check_end_token, check_pixels, check_vocabulary
+from paragrain.encoders.reading import lower_case
+from paragrain.encoders.saving import write_tokenizer
 from paragrain.encoders.weights import load_model, load_part
 from paragrain.errors import ParagrainError
+from paragrain.files import read_json
 
 
 class SiglipEncoder(ImageTextEncoder):
@@ -24,9 +27,11 @@ class SiglipEncoder(ImageTextEncoder):
     batch it comes in; hence the rest of a batch never changes its vector, and a short text costs
     as much as a long one.
 
-    The tokenizer is read from `tokenizer.json`, which also lower-cases and drops punctuation
-    where the checkpoint wants that. SigLIP 2 checkpoints of fixed resolution are of this class
-    (`model_type` siglip); those of free resolution (siglip2) are not. SigLIP: arXiv 2303.15343.
+    The tokenizer is read from `tokenizer.json`, which drops punctuation where the checkpoint wants
+    that, and lower-cases: where the file does not, since the tokenizer's class does (SigLIP 2),
+    that is added, unless its configuration says `do_lower_case: false`. SigLIP 2 checkpoints of
+    fixed resolution are of this class (`model_type` siglip); those of free resolution (siglip2) are
+    not. SigLIP: arXiv 2303.15343.
     """
 
     model: SiglipModel
@@ -62,11 +67,19 @@ class SiglipEncoder(ImageTextEncoder):
             "image processor",
             ("preprocessor_config.json", "processor_config.json"),
         )
-        # The fast tokenizer by name: the one that configurations name needs sentencepiece.
-        tokenizer = load_part(
-            PreTrainedTokenizerFast, folder, name, "tokenizer", ("tokenizer.json",)
-        )
+        tokenizer = load_part(_Tokenizer, folder, name, "tokenizer", ("tokenizer.json",))
         return cls(load_model(SiglipModel, folder, name), image_processor, tokenizer, name)
+
+    def write_parts(self, folder: Path) -> None:
+        """Write its parts, the tokenizer under a class that adds nothing to its file."""
+        super().write_parts(folder)
+        write_tokenizer(
+            folder,
+            self.tokenizer,
+            self.budget,
+            padding_side=self.tokenizer.padding_side,
+            tokenizer_class="PreTrainedTokenizerFast",
+        )
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""
@@ -76,9 +89,11 @@ class SiglipEncoder(ImageTextEncoder):
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
         filled = input_ids.masked_fill(attention_mask == 0, self.pad_id)
-        filled = nn.functional.pad(
-            filled, (0, self.max_tokens - filled.shape[1]), value=self.pad_id
-        )
+        room = self.max_tokens - filled.shape[1]
+        filled = nn.functional.pad(filled, (0, room), value=self.pad_id)
+        if self.tokenizer.padding_side == "left":  # turn each row until its text ends it
+            places = torch.arange(self.max_tokens, device=filled.device)
+            filled = filled.gather(1, (places + attention_mask.sum(1)[:, None]) % self.max_tokens)
         pooled = self.model.text_model(input_ids=filled).pooler_output
         return nn.functional.normalize(pooled.float(), dim=-1)
 
@@ -94,12 +109,33 @@ class SiglipEncoder(ImageTextEncoder):
         """Attention heads, activation, normalisation constant and fill of the text model."""
         config = self.model.config.text_config
         settings = {key: getattr(config, key) for key in _SETTINGS}
-        return {**settings, "pad_id": self.pad_id, "padded_to": self.padded_to}
+        settings |= {"pad_id": self.pad_id, "padded_to": self.padded_to}
+        left = {"padding_side": "left"} if self.tokenizer.padding_side == "left" else {}
+        return settings | left
 
     def vision_settings(self) -> dict[str, Any]:
         """Attention heads, activation, normalisation constant and sizes of the vision model."""
         config = self.model.config.vision_config
         return {key: getattr(config, key) for key in (*_SETTINGS, "image_size", "patch_size")}
+
+
+class _Tokenizer:
+    """The fast tokenizer of a folder, with what its class does and its `tokenizer.json` does not.
+
+    The class that SigLIP's configurations name needs sentencepiece, and its `tokenizer.json` says
+    all. SigLIP 2 has Gemma's, whose class knows on which side texts are filled up.
+    """
+
+    @staticmethod
+    def from_pretrained(folder: Path, **options: Any) -> Any:
+        path = folder / "tokenizer_config.json"
+        says = dict(read_json(path)) if path.is_file() else {}
+        gemma = str(says.get("tokenizer_class")).startswith(("Siglip2", "Gemma"))
+        kind = AutoTokenizer if gemma else PreTrainedTokenizerFast
+        tokenizer = kind.from_pretrained(folder, **options)
+        if says.get("do_lower_case", True):
+            lower_case(tokenizer)
+        return tokenizer
 
 
 _SETTINGS = ("num_attention_heads", "hidden_act", "layer_norm_eps")

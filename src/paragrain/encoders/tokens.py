@@ -290,15 +290,6 @@ class TokenRows(Sequence[list[int]]):
         return repr(list(self))
 
 
-def valid_unicode(text: str) -> str:
-    """Replace lone surrogates, which JSON can hold and UTF-8 cannot, by U+FFFD."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def token_levels(
     text: str, offsets: Sequence[tuple[int, int]], special: Sequence[int]
 ) -> np.ndarray:

@@ -13,11 +13,9 @@ from transformers import AutoImageProcessor
 
 from paragrain.encoders.auto import load_bare, plain_settings
 from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.blip import BlipEncoder
-from paragrain.encoders.clip import ClipEncoder
+from paragrain.encoders.kinds import encoder_class, open_folder, read_config
 from paragrain.encoders.pixels import Pixels
-from paragrain.encoders.saving import untied
-from paragrain.encoders.siglip import SiglipEncoder
+from paragrain.encoders.saving import write_model
 from paragrain.encoders.weights import first_line, load_part
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json
@@ -168,7 +166,7 @@ class VisionModel(VisionSide):
 
     def save(self, folder: Path) -> None:
         """Write a complete Hugging Face folder."""
-        self.model.save_pretrained(folder, state_dict=untied(self.model.state_dict()))
+        write_model(folder, self.model)
         self.image_processor.save_pretrained(folder)
 
 
@@ -205,7 +203,7 @@ class EncoderVision(VisionSide):
 
     def save(self, folder: Path) -> None:
         """Write the whole encoder."""
-        self.encoder.save(folder)
+        self.encoder.write(folder)
 
 
 class GivenVectors(VisionSide):
@@ -271,21 +269,6 @@ class GivenVectors(VisionSide):
         return {"given": self.name, "dim": self.dim}
 
 
-TWO_TOWERS: dict[str, type[ImageTextEncoder]] = {
-    "blip": BlipEncoder,
-    "clip": ClipEncoder,
-    "siglip": SiglipEncoder,
-}
-"""The encoder class for each `model_type` of a checkpoint that holds an image and a text side."""
-
-
-def load_vision(folder: Path, kind: str, name: str) -> VisionSide:
-    """The image side that a folder of this `model_type` holds."""
-    if kind in TWO_TOWERS:
-        return EncoderVision(TWO_TOWERS[kind].from_folder(folder, name))
-    return VisionModel.from_folder(folder, name)
-
-
 def saved_vision(folder: Path, name: str) -> VisionSide:
     """The image side of a saved pair.
 
@@ -296,13 +279,16 @@ def saved_vision(folder: Path, name: str) -> VisionSide:
         note = read_json(folder / "config.json")["vision"]
         if "given" in note:
             return GivenVectors(str(note["given"]), int(note["dim"]))
-        kind = str(read_json(folder / "vision" / "config.json")["model_type"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ParagrainError(
             f"the image side of {name} cannot be found ({first_line(error)}): "
             "fetch the checkpoint again"
         ) from error
-    return load_vision(folder / "vision", kind, f"the image side of {name}")
+    folder, name = folder / "vision", f"the image side of {name}"
+    kind = encoder_class(read_config(folder, name), name)
+    if kind is None:
+        return VisionModel.from_folder(folder, name)
+    return EncoderVision(open_folder(kind, folder, name))
 
 
 class _PillowProcessor:

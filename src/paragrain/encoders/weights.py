@@ -1,5 +1,6 @@
 """Weights from a local Hugging Face folder into a model, with nothing missing or left over."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -200,6 +201,17 @@ def without_prefix(state: dict[str, torch.Tensor], prefix: str = "module.") -> d
     while state and all(key.startswith(prefix) for key in state):
         state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}
     return state
+
+
+def fingerprint(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any]) -> str:
+    """128-bit hex of named weights, as float32, and of plain settings."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().to("cpu", torch.float32).contiguous()
+        digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def first_line(error: Exception) -> str:

@@ -15,7 +15,7 @@ from paragrain.evaluation.results import Result, describe
 from paragrain.evaluation.seen import with_trained_on
 from paragrain.retrieval import scores_from_ranks
 
-TEXTS, TOKENS, NORMALISE, CUT = "paragraph", 128, "none", "tokens"
+TEXTS, NORMALISE, CUT = "paragraph", "none", "tokens"
 
 
 def evaluate(
@@ -38,7 +38,8 @@ def evaluate(
         texts: the field of the texts: paragraph (the default), captions, description or generated.
             Every text asks for its image; an image is answered by the best of its texts.
         tokens: token budget, special tokens included; what is cut is counted in the result. By
-            default the protocol's, or 128, or as many as the encoder can read if these are fewer.
+            default the protocol's, as far as the encoder can read so many, or without a protocol
+            the encoder's own, `.budget`.
         split: by default `test` if there is such a split, else the whole collection; "all" asks
             for the whole collection.
         normalise: "none" (the default) or "blip-original"; see
@@ -81,7 +82,7 @@ def sweep(
     """`evaluate` at several token budgets, from one tokenisation; results in the order of budgets.
 
     At a budget that cuts nothing the result is that of the uncut texts, bit for bit. Without
-    budgets it is the protocol's, or 128, or as many as the encoder can read if these are fewer.
+    budgets it is the protocol's, as far as the encoder can read so many, or the encoder's own.
     """
     rules = load_protocol(protocol) if protocol else None
     collection, encoder = Collection.open(collection), load_encoder(encoder)
@@ -141,8 +142,8 @@ def evaluate_models(
 
 
 def default_budget(encoder: ImageTextEncoder, protocol: Protocol | None = None) -> int:
-    """The token budget of an encoder where none is given: the protocol's, as far as it can read."""
-    return min(protocol.tokens if protocol else TOKENS, encoder.max_tokens)
+    """The budget where none is given: the protocol's, as far as it can be read, or the model's."""
+    return min(protocol.tokens, encoder.max_tokens) if protocol else encoder.budget
 
 
 def load_benchmark(

@@ -28,7 +28,7 @@ import numpy as np
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import replacing
 from paragrain.retrieval import DirectionRanks, Ranks, RanksPair, hit_probability
-from paragrain.retrieval.bootstrap import LEVEL, RESAMPLES, Units, interval, resample
+from paragrain.retrieval.bootstrap import LEVEL, RESAMPLES, Units, recall_interval, resample
 
 KS = (1, 5, 10)
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -138,7 +138,7 @@ class QueryRanks:
     def intervals(
         self, ks: Sequence[int] = KS, *, resamples: int = RESAMPLES, seed: int = 0
     ) -> dict[str, Any]:
-        """95 % percentile intervals of every Recall@K in percent; see `paragrain.retrieval`.
+        """95 % intervals of every Recall@K in percent; see `retrieval.bootstrap.recall_interval`.
 
         Returns:
             for result files, `{"strict": {"image_to_text": {"R@1": [39.1, 43.0], ...}, ...},
@@ -147,7 +147,7 @@ class QueryRanks:
         judgements = self._judgements()
         names = [(j, d, k) for j in judgements for d in DIRECTIONS for k in ks]
         units = Units.of([self.hits(d, k, j) for j, d, k in names])
-        bounds = 100 * interval(resample(units, resamples=resamples, seed=seed))
+        bounds = 100 * recall_interval(units, resample(units, resamples=resamples, seed=seed))
         found: dict[str, dict[str, dict[str, list[float]]]] = {}
         for (judgement, direction, k), (low, high) in zip(names, bounds.T.tolist(), strict=True):
             found.setdefault(judgement, {}).setdefault(direction, {})[f"R@{k}"] = [low, high]

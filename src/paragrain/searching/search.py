@@ -209,14 +209,14 @@ def search(
         query: any text; what does not fit the budget is told in `.cut`. Of several texts there is
             a result each.
         k: number of hits; the first five of fifteen are the five.
-        tokens: budget; by default all that the encoder can read.
+        tokens: budget; by default the encoder's own, `.budget`.
         split: search one split only.
         show: whether to show progress.
 
     Raises:
         UsageError: an empty query, k below 1, an unknown split, or too large a budget.
     """
-    queries = [query] if isinstance(query, str) else list(query)
+    queries = list(query) if isinstance(query, list | tuple) else [query]
     if not queries:
         raise UsageError("there is no query: describe what you are looking for")
     for text in queries:
@@ -227,7 +227,7 @@ def search(
     if k < 1:
         raise UsageError(f"k is the number of images to find, at least 1, not {k}")
     collection, encoder = Collection.open(collection), load_encoder(encoder)
-    tokenized = encoder.tokenize(queries, encoder.max_tokens if tokens is None else tokens)
+    tokenized = encoder.tokenize(queries, encoder.budget if tokens is None else tokens)
     embeddings = embed(collection, encoder, split=split, show=show)
     if not embeddings.ids:
         raise none_embedded(collection, split, embeddings.failed)

@@ -6,6 +6,7 @@ from paragrain.sources.descriptions import import_docci, import_jsonl
 from paragrain.sources.flickr import import_flickr
 from paragrain.sources.folder import import_folder
 from paragrain.sources.karpathy import import_karpathy
+from paragrain.sources.parquet import import_parquet
 from paragrain.sources.registry import IMPORTERS, importer, update
 from paragrain.sources.scenes import import_scenes
 from paragrain.sources.sharegpt4v import import_sharegpt4v
@@ -21,6 +22,7 @@ __all__ = [
     "import_folder",
     "import_jsonl",
     "import_karpathy",
+    "import_parquet",
     "import_scenes",
     "import_sharegpt4v",
     "import_urban1k",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,13 +27,18 @@ from paragrain.images import content_hash
 from paragrain.sources.cells import Values, text_problem
 from paragrain.sources.names import shown
 from paragrain.sources.packed import Packed
+from paragrain.sources.parts import Part
 from paragrain.sources.photo import merged, said
 from paragrain.sources.registry import importer
-from paragrain.sources.samples import Found, Part, check_store, find_samples, read_samples
-from paragrain.sources.texts import Texts
+from paragrain.sources.samples import Found, check_store, find_samples, read_samples
+from paragrain.sources.texts import Texts, is_prose
 
-HEADERS = (["caption", "url"], ["url", "caption"])
-"""First lines that name the columns. Google's own file has none; img2dataset asks for one."""
+URL_COLUMNS = ("url", "image_url", "img_url")
+CAPTION_COLUMNS = ("caption", "text", "title", "alt_text")
+"""Names of columns in a first line. Google's own files have none; img2dataset asks for one."""
+
+LOOKED_AT = 100
+"""So many first rows tell the order of the columns where no line names them."""
 
 _Row = tuple[str, str, str]  # id, caption, url
 
@@ -50,11 +56,12 @@ def import_cc3m(
 ) -> ImportReport:
     """Bring Conceptual Captions, or any table of captions and URLs, into a collection.
 
-    `captions` has a line `caption TAB url` for each image, as in `Train_GCC-training.tsv`; further
-    cells are ignored, quotes are text, and a first line `caption TAB url` or `url TAB caption`
-    names the columns. The id is the number of the row from zero in nine digits, "000000017", which
-    is also the key that img2dataset gives the row unless it is told otherwise. So the same file
-    gives the same ids, and rows of one URL stay apart.
+    `captions` has a line `caption TAB url` for each image, as in `Train_GCC-training.tsv`, or
+    `url TAB caption`, as in CC12M's: a first line with the columns' names tells, or else the rows
+    do, and a note says so. Further cells are ignored, and quotes are text. The id is the number of
+    the row from zero in nine digits, "000000017", which is also the key that img2dataset gives the
+    row unless it is told otherwise. So the same file gives the same ids, and rows of one URL stay
+    apart.
 
     Without `images` the records have a caption and a URL and no image. With them, each row gets
     the picture that img2dataset fetched from its URL (its `.json`, or a column, says which), and
@@ -78,9 +85,11 @@ def import_cc3m(
     """
     if not captions.is_file():
         raise UsageError(f"there is no file {captions}: check the path of the table")
+    order = _order(captions)
+    further: list[int] = []
     tables = Texts(texts)
     pictures = None if images is None else _Pictures(images, out, options.get("store"))
-    every = {id: f"{id}.jpg" for id, *_ in _rows(captions, Skipped(out))} if tables else {}
+    every = {id: f"{id}.jpg" for id, *_ in _rows(captions, order, Skipped(out))} if tables else {}
     joined = tables.join(every)
     values = said(split=split, source=name)
     problems = Skipped(out)
@@ -90,15 +99,17 @@ def import_cc3m(
         problems.clear()
         problems.extend(pictures.problems if pictures else ())
         problems.extend(tables.problems)
-        notes[:] = tables.notes
+        notes[:] = [order.note, *tables.notes] if order.note else tables.notes
         count = 0
-        rows = _rows(captions, problems)
+        rows = _rows(captions, order, problems, further)
         for row, image, state in pictures.join(rows, problems) if pictures else _bare(rows):
             count += 1
             yield _item(row, merged(values, joined.get(row[0], {})), image, state)
         if not count:
             some = problems.example()
             raise ParagrainError(f"there is nothing to import from {captions}{some}: check it")
+        if any(further):
+            notes.append(f"{further[0]:,} rows have further cells with text, which are not used")
         if pictures is not None and (unused := int(np.sum(~pictures.used))):
             notes.append(f"{unused:,} pictures belong to no row of {captions.name}")
 
@@ -116,29 +127,80 @@ def import_cc3m(
 # --- The table --------------------------------------------------------------------------------
 
 
-def _rows(path: Path, problems: Skipped) -> Iterator[_Row]:
-    """Id, caption and URL of each sound row; blank lines do not count."""
-    place = (0, 1)
-    number = 0
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as lines:
-        for line_number, line in enumerate(lines, 1):
+@dataclass(frozen=True)
+class _Order:
+    """Which cell of a line is what.
+
+    Attributes:
+        caption: place of the caption, from zero.
+        url: place of the URL.
+        named: the first line says so, and is no row.
+        note: what is worth knowing about it.
+    """
+
+    caption: int = 0
+    url: int = 1
+    named: bool = False
+    note: str = ""
+
+
+def _order(path: Path) -> _Order:
+    """By the names in the first line, else by where most of the first rows have a URL."""
+    lines = (cells for _, cells in islice(_cells(path), LOOKED_AT))
+    first = [cell.strip().lower() for cell in next(lines, [])]
+    places = [
+        next((place for place, cell in enumerate(first) if cell in names), None)
+        for names in (CAPTION_COLUMNS, URL_COLUMNS)
+    ]
+    if None not in places:
+        return _Order(places[0] or 0, places[1] or 0, named=True)
+    rows = [first, *lines]
+    urls = [sum(len(c) > place and _is_url(c[place]) for c in rows) for place in (0, 1)]
+    if urls[0] <= urls[1]:
+        return _Order()
+    return _Order(1, 0, note=f"{path.name} has the URL first and the caption second, as CC12M")
+
+
+def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Number and cells of each line that is not blank."""
+    with path.open("rb") as file:
+        start = file.read(2)
+    kind = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    errors = "surrogatepass" if kind == "utf-16" else "surrogateescape"
+    with path.open(encoding=kind, errors=errors, newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
             cells = line.rstrip("\r\n").split("\t")
-            if cells == [""]:
-                continue
-            if line_number == 1 and [c.strip().lower() for c in cells] in HEADERS:
-                place = (0, 1) if cells[0].strip().lower() == "caption" else (1, 0)
-                continue
-            id = f"{number:09d}"
-            number += 1
-            problem = _row_problem(cells, *place)
-            if problem is None:
-                yield id, cells[place[0]], cells[place[1]]
-            else:
-                problems.append((f"line {line_number}", problem))
+            if cells != [""]:
+                yield number, cells
+
+
+def _rows(
+    path: Path, order: _Order, problems: Skipped, further: list[int] | None = None
+) -> Iterator[_Row]:
+    """Id, caption and URL of each sound row; `further` takes how many have more text."""
+    number = more = 0
+    for line, cells in _cells(path):
+        if order.named and line == 1:
+            continue
+        id = f"{number:09d}"
+        number += 1
+        problem = _row_problem(cells, order.caption, order.url)
+        if problem is None:
+            others = (cell for n, cell in enumerate(cells) if n not in (order.caption, order.url))
+            more += not order.named and any(is_prose(cell) for cell in others)
+            yield id, cells[order.caption], cells[order.url]
+        else:
+            problems.append((f"line {line}", problem))
+    if further is not None:
+        further[:] = [more]
+
+
+def _is_url(cell: str) -> bool:
+    return "://" in cell[:12] and not cell[:1].isspace() and len(cell.split()) == 1
 
 
 def _row_problem(cells: list[str], caption: int, url: int) -> str | None:
-    if len(cells) < 2:
+    if len(cells) <= max(caption, url):
         return "it has no tab between caption and URL"
     if problem := text_problem(cells[caption]):
         return f"{problem} as its caption"

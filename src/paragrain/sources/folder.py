@@ -1,22 +1,26 @@
 """A folder of pictures, with texts in a table or in a `.txt` file beside each picture."""
 
 import os
-import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Unpack
 
 from paragrain.collection import ImportReport, WriteOptions, write_collection
+from paragrain.collection.record import TEXT_FIELDS
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import IMAGE_SUFFIXES, UNREADABLE
 from paragrain.sources.cells import Values, text_problem
-from paragrain.sources.names import shown
+from paragrain.sources.names import normal, shown
 from paragrain.sources.photo import merged, photo_item, said
 from paragrain.sources.registry import importer
-from paragrain.sources.tables import read_text
+from paragrain.sources.tables import CELL_SUFFIXES, JSON_SUFFIXES, read_text
 from paragrain.sources.texts import Texts
+from paragrain.sources.walking import walk
+
+SIDECARS = (".json", ".caption", ".text", ".xmp")
+"""Extensions of files beside pictures in which texts are found, and which are not read here."""
 
 TXT_FIELDS = ("captions", "description", "paragraph")
 
@@ -30,6 +34,7 @@ def import_folder(
     txt_field: str = "captions",
     split: str | None = None,
     name: str | None = None,
+    all: bool = False,
     **options: Unpack[WriteOptions],
 ) -> ImportReport:
     """Bring a folder of pictures, with all folders in it, into a collection.
@@ -41,10 +46,12 @@ def import_folder(
       not blank is a caption, or with another `txt_field` the whole file is that one text. A `.txt`
       without a picture, or with several, is named among the skipped.
     - `texts` adds the rows of a table; see `read_texts` and `TextTable.join`.
-    - Left out without a word: what is hidden (its name starts with a dot), the collection itself
-      if it lies in the folder, and files that are no pictures.
-    - Named among the skipped: pictures that cannot be read, linked folders (they could lead in
-      circles; linked files are read), names that are not valid Unicode.
+    - Left out and counted in a note, unless `all`: what is hidden or left behind by devices and
+      programs (thumbnails, trash, snapshots; see `walking`). The collection itself, if it lies in
+      the folder, and files that are no pictures are left out.
+    - Linked folders are followed; a folder that can be reached in several ways is taken once.
+    - Named among the skipped: pictures that cannot be read, links to a folder that holds this one,
+      names that are not valid Unicode.
 
     A second run brings the collection up to date, as `write_collection` says.
 
@@ -55,36 +62,40 @@ def import_folder(
         txt_field: what the `.txt` files hold: "captions", "description" or "paragraph".
         split: of all pictures for which `texts` does not say another.
         name: of the data set; by default the folder's.
+        all: take what devices and programs leave, and what is hidden, too.
         options: see `WriteOptions`.
 
     Raises:
         UsageError: `folder` is no folder, or `out` is the same one, or `texts` cannot be used.
-        ParagrainError: there are no pictures.
+        UsageError: there are no pictures.
     """
     if txt_field not in TXT_FIELDS:
         raise UsageError(
             f"the .txt files cannot be {txt_field!r}: choose from {', '.join(TXT_FIELDS)}"
         )
     tables = Texts(texts)
-    found = _walk(folder, out)
+    found = _find(folder, out, all)
     if not found.images:
-        raise ParagrainError(f"there are no images in {folder}: check the path")
+        raise UsageError(f"there are no images in {folder}: check the path")
     beside = _texts_beside(folder, found, txt_field)
     paths = {path: path for path in found.images}
     joined = tables.join(paths, root=folder)
     name = name or folder.resolve().name
-    items = []
+    items, bare = [], 0
     for path in found.images:
         own = merged(said(split=split, source=name), beside.get(path, {}))
         values = merged(own, joined.get(path, {}))
         items.append(photo_item(path, folder / path, path, values))
+        bare += not any(values.get(text) for text in TEXT_FIELDS)
+    if bare:
+        found.notes.append(f"{len(items) - bare:,} of {len(items):,} with texts in these sources")
     return write_collection(
         out,
         items,
         name=name,
         source="folder",
         problems=found.problems + tables.problems,
-        notes=tables.notes,
+        notes=found.notes + tables.notes,
         **options,
     )
 
@@ -96,37 +107,34 @@ class _Found:
     images: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
-def _walk(folder: Path, out: Path) -> _Found:
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}: check the path of the pictures")
-    own = out.resolve()
-    if own == folder.resolve():
+def _find(folder: Path, out: Path, everything: bool) -> _Found:
+    if folder.is_dir() and out.resolve() == folder.resolve():
         raise UsageError(f"{out} is the folder of the pictures itself: write to another one")
-    found = _Found()
-
-    def unreadable(error: OSError) -> None:
-        place = Path(error.filename).relative_to(folder).as_posix()
-        found.problems.append((shown(place), f"cannot be read: {error.strerror}"))
-
-    for place, folders, files in os.walk(folder, onerror=unreadable):
-        here = Path(place)
-        folders[:] = sorted(f for f in folders if not f.startswith("."))
-        for linked in [f for f in folders if (here / f).is_symlink()]:
-            path = (here / linked).relative_to(folder).as_posix()
-            found.problems.append((shown(path), "a link to a folder, which is not followed"))
-        folders[:] = [f for f in folders if (here / f).resolve() != own]
-        for file in files:
-            if not file.startswith("."):
-                _sort_in(found, folder, here / file)
-    found.images.sort()
-    found.texts.sort()
+    walked = walk(folder, own=out, everything=everything)
+    found = _Found(problems=walked.problems, notes=walked.notes(": --all takes the pictures"))
+    others: Counter[str] = Counter()
+    for path in walked.files:
+        if not _sort_in(found, folder, path):
+            others[PurePosixPath(path).suffix.lower()] += 1
+    if meant := [path for path in walked.files if _is_table(path)]:
+        names = ", ".join(map(shown, meant[:3]))
+        found.notes.append(f"tables beside the pictures are not read: {names} (--texts takes them)")
+    if sidecars := sum(others[suffix] for suffix in SIDECARS):
+        kinds = ", ".join(f"{suffix} {others[suffix]:,}" for suffix in SIDECARS if others[suffix])
+        found.notes.append(f"{sidecars:,} files that may hold texts are not read ({kinds})")
     return found
 
 
-def _sort_in(found: _Found, folder: Path, file: Path) -> None:
-    path, suffix = file.relative_to(folder).as_posix(), file.suffix.lower()
+def _is_table(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in CELL_SUFFIXES + JSON_SUFFIXES
+
+
+def _sort_in(found: _Found, folder: Path, path: str) -> bool:
+    """Put a file where it belongs; whether it belongs anywhere."""
+    file, suffix = folder / path, PurePosixPath(path).suffix.lower()
     if suffix == ".txt":
         found.texts.append(path)
     elif suffix in UNREADABLE:
@@ -139,6 +147,9 @@ def _sort_in(found: _Found, folder: Path, file: Path) -> None:
             found.problems.append((path, reason))
         else:
             found.images.append(path)
+    else:
+        return False
+    return True
 
 
 def _texts_beside(folder: Path, found: _Found, txt_field: str) -> dict[str, Values]:
@@ -148,11 +159,11 @@ def _texts_beside(folder: Path, found: _Found, txt_field: str) -> dict[str, Valu
     for image in found.images:
         for name in (image, str(PurePosixPath(image).with_suffix(""))):
             by_name[name].append(image)
-            by_normal[unicodedata.normalize("NFC", name)].append(image)
+            by_normal[normal(name)].append(image)
     beside: dict[str, Values] = {}
     for path in found.texts:
         name = path[: -len(".txt")]
-        images = by_name.get(name) or by_normal.get(unicodedata.normalize("NFC", name)) or []
+        images = by_name.get(name) or by_normal.get(normal(name)) or []
         if len(images) != 1:
             fits = f"it fits {len(images)} images: {', '.join(images[:3])}"
             reason = fits if images else "there is no image beside it"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, WriteOptions, write_collection
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 from paragrain.sources.cells import Values, text_problem
 from paragrain.sources.finding import Below, name_problem
 from paragrain.sources.names import folded, is_elsewhere, is_end, number, shown
@@ -124,7 +124,7 @@ class Listing:
 
         Raises:
             UsageError: no image is listed, or `texts` cannot be used.
-            ParagrainError: none of the images is there.
+            UsageError: none of the images is there.
         """
         tables = Texts(texts)
         if not self.names:
@@ -132,7 +132,7 @@ class Listing:
             raise UsageError(f"{self.path} lists no images that can be used{first}: check the file")
         files = self._files()
         if not files:
-            raise ParagrainError(
+            raise UsageError(
                 f"none of the {len(self.names):,} images listed in {self.path} is in "
                 f"{self.images}: check the folder"
             )

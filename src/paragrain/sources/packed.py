@@ -64,7 +64,7 @@ class Packed:
             return self._tar(tar).read(start, size)
 
     def cell(self, table: Path, column: str, row: int) -> bytes:
-        """The bytes in one row of a column of a Parquet file.
+        """The bytes in one row of a column of a Parquet file, or of its part, as "image.bytes".
 
         Raises:
             BadRecord: there are none, or the file is damaged there.
@@ -118,6 +118,8 @@ class _Cells:
             raise BadRecord(f"{self._path.name} is damaged there") from error
         at = row - self._start
         data = (self._batch[at] if at >= 0 else self._before[at]).as_py()
+        if isinstance(data, dict):  # a struct of which the column is a part
+            data = data.get(column.rpartition(".")[2])
         if data is None:
             raise BadRecord(f"its {column} is empty")
         return bytes(data)

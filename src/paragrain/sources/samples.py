@@ -3,7 +3,7 @@
 import json
 import os
 import re
-import tarfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -17,56 +17,13 @@ from paragrain.collection import BadRecord, Skipped, Store
 from paragrain.errors import UsageError
 from paragrain.images import IMAGE_SUFFIXES, UNREADABLE, content_hash
 from paragrain.sources.names import shown
-from paragrain.sources.packed import BROKEN, Packed, compression
+from paragrain.sources.packed import Packed
+from paragrain.sources.parts import TAR, TEXT_SUFFIXES, Part, members_of
 from paragrain.sources.texts import TEXT_COLUMNS
-
-TEXT_SUFFIXES = (".txt", ".text", ".caption")
-"""Members with these extensions hold captions, one a line."""
-
-TAR = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|tzst)$")
-"""The end of a tar's name; what it is compressed with its first bytes say."""
+from paragrain.sources.walking import Walk, dropping, walk
 
 IMAGE_COLUMNS = ("jpg", "png", "webp")
 """Columns of img2dataset's Parquet files in which it puts the encoded images."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Where one member of a sample lies: in a tar, a Parquet file, or as a file of its own.
-
-    Attributes:
-        file: the one that holds it.
-        start: its first byte in the file, or in what a compressed tar holds; in Parquet its row.
-        size: its bytes; of no meaning in Parquet.
-        suffix: its extension, and ".jpg" for the column "jpg".
-        packed: what reads it out of a compressed tar or a Parquet file.
-    """
-
-    file: Path
-    start: int
-    size: int
-    suffix: str
-    packed: Packed | None = None
-
-    def read(self) -> bytes:
-        """The bytes.
-
-        Raises:
-            BadRecord: the file ends or is damaged before their end.
-            OSError: it cannot be read.
-        """
-        if self.packed and self.file.suffix == ".parquet":
-            return self.packed.cell(self.file, self.suffix[1:], self.start)
-        if self.packed:
-            return self._whole(self.packed.piece(self.file, self.start, self.size))
-        with self.file.open("rb", buffering=0) as file:
-            file.seek(self.start)
-            return self._whole(file.read(self.size))
-
-    def _whole(self, data: bytes) -> bytes:
-        if len(data) != self.size:
-            raise BadRecord(f"its {self.suffix} is cut off, where {self.file.name} ends")
-        return data
 
 
 @dataclass
@@ -117,6 +74,8 @@ class Found:
         tables: the same of Parquet files.
         problems: what was looked for and is not there.
         packed: reads what is not there as it is.
+        hidden: files in folders that devices and programs have left, by what did.
+        left_out: the same in tars, since the last reading began.
     """
 
     tars: list[tuple[Path, str]] = field(default_factory=list)
@@ -124,6 +83,12 @@ class Found:
     tables: list[tuple[Path, str]] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
     packed: Packed = field(default_factory=Packed)
+    hidden: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def notes(self) -> list[str]:
+        """What was left out, in a sentence."""
+        return Walk(left_out=self.hidden + self.left_out).notes()
 
 
 def find_samples(samples: Path, out: Path | None = None) -> Found:
@@ -155,15 +120,17 @@ def find_samples(samples: Path, out: Path | None = None) -> Found:
 
 
 def _walk(folder: Path, found: Found, own: Path | None) -> None:
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
-        folders[:] = sorted(f for f in folders if f[0] != "." and (here / f).resolve() != own)
-        prefix = here.relative_to(folder).as_posix()
-        for file in sorted(file for file in files if file[0] != "."):
-            path = here / file
-            _sort_in(path, path.relative_to(folder).as_posix(), found)
-        if any(PurePosixPath(file).suffix.lower() in IMAGE_SUFFIXES for file in files):
-            found.folders.append((here, "" if prefix == "." else prefix))
+    walked = walk(folder, own=own)
+    found.problems += walked.problems
+    found.hidden += walked.left_out
+    holding = dict.fromkeys(
+        path.rpartition("/")[0]
+        for path in walked.files
+        if PurePosixPath(path).suffix.lower() in IMAGE_SUFFIXES
+    )
+    found.folders += [(folder / path, path) for path in holding]
+    for path in walked.files:
+        _sort_in(folder / path, path, found)
 
 
 def _sort_in(path: Path, name: str, found: Found) -> None:
@@ -243,11 +210,12 @@ def read_samples(found: Found, problems: Skipped) -> Iterator[Sample]:
         found: from `find_samples`.
         problems: takes what is amiss.
     """
+    found.left_out.clear()
     for tar, prefix in found.tars:
-        stamp = _stamp(tar)
-        yield from _grouped(_members(tar, prefix, found.packed, problems), prefix, stamp, problems)
+        members = members_of(tar, prefix, found.packed, problems)
+        yield from _grouped(members, prefix, _stamp(tar), found, problems)
     for folder, prefix in found.folders:
-        yield from _grouped(_files(folder), prefix, None, problems)
+        yield from _grouped(_files(folder), prefix, None, found, problems)
     for table, prefix in found.tables:
         yield from _rows(table, prefix, found.packed, problems)
 
@@ -255,35 +223,6 @@ def read_samples(found: Found, problems: Skipped) -> Iterator[Sample]:
 def _stamp(path: Path) -> str:
     state = path.stat()
     return content_hash(f"{state.st_size} {state.st_mtime_ns}".encode())
-
-
-def _members(
-    tar: Path, prefix: str, packed: Packed, problems: Skipped
-) -> Iterator[tuple[str, Part]]:
-    """Name and place of every file in a tar, by its headers alone."""
-    reason, named = "", shown(prefix + tar.name[len(TAR.sub("", tar.name)) :])
-    try:
-        kind = compression(tar)
-        if kind == "zst":
-            problems.append((named, "compressed by zstd: unpack it to .tar first"))
-            return
-        reader = packed if kind else None
-        with tarfile.open(tar, f"r:{kind}") as archive:  # type: ignore[call-overload]
-            while (member := archive.next()) is not None:
-                archive.members = []  # or it keeps them all
-                if member.isreg():
-                    suffix = PurePosixPath(member.name).suffix.lower()
-                    place = (tar, member.offset_data, member.size)
-                    yield member.name, Part(*place, suffix, reader)
-            end = archive.offset
-            archive.fileobj.seek(end)
-            block = archive.fileobj.read(tarfile.BLOCKSIZE)
-        if block != b"\0" * tarfile.BLOCKSIZE:  # the end mark; `tarfile` stops at anything odd
-            reason = f"damaged or cut off after {end:,} bytes"
-    except (tarfile.TarError, *BROKEN) as error:
-        reason = f"cannot be read to its end ({error})"
-    if reason:
-        problems.append((named, f"{reason}: the samples before that come in"))
 
 
 def _rows(path: Path, prefix: str, packed: Packed, problems: Skipped) -> Iterator[Sample]:
@@ -326,25 +265,80 @@ def _files(folder: Path) -> Iterator[tuple[str, Part]]:
 
 
 def _grouped(
-    members: Iterator[tuple[str, Part]], prefix: str, stamp: str | None, problems: Skipped
+    members: Iterator[tuple[str, Part]],
+    prefix: str,
+    stamp: str | None,
+    found: Found,
+    problems: Skipped,
 ) -> Iterator[Sample]:
     """The samples of one tar or folder, in the order of their first members."""
-    samples: dict[str, Sample] = {}
+    groups: dict[str, list[Part]] = {}
     for name, part in members:
         path = name.removeprefix("./")
-        if PurePosixPath(path).name.startswith("."):
+        if (left_by := dropping(path)) is not None:
+            found.left_out[left_by] += part.suffix in IMAGE_SUFFIXES
             continue
-        id = (f"{prefix}/" if prefix else "") + path[: len(path) - len(part.suffix)]
+        key = path[: len(path) - len(part.suffix)]
+        id = (f"{prefix}/" if prefix else "") + key
         if problem := _name_problem(id, path):
             problems.append((shown(id), problem))
-        elif problem := _put(samples.setdefault(id, Sample(id)), part):
+        elif part.suffix in UNREADABLE:
+            problems.append((id, UNREADABLE[part.suffix]))
+        elif part.suffix in IMAGE_SUFFIXES | {*TEXT_SUFFIXES, ".json"}:
+            groups.setdefault(id, []).append(part)
+    for id, parts in _by_image(groups):
+        sample = Sample(id)
+        if problem := _fill(sample, parts):
             problems.append((id, problem))
-    for sample in samples.values():
         if sample.image is not None:
             sample.stamp = stamp or _own_stamp(sample)
             yield sample
-        elif sample.texts or sample.info is not None:
-            problems.append((sample.id, "its text has no image beside it"))
+
+
+def _by_image(groups: dict[str, list[Part]]) -> Iterator[tuple[str, list[Part]]]:
+    """The groups, after texts that name an image with its extension have found it.
+
+    `a.jpg.txt` belongs to `a.jpg`. If `a.png` is there too, `a.jpg` leaves the group "a" with it.
+    """
+    several = {id for id, parts in groups.items() if len(_images(parts)) > 1}
+    for id in list(groups):
+        suffix = PurePosixPath(id).suffix
+        key = id[: len(id) - len(suffix)]
+        texts = groups[id]
+        if suffix.lower() not in IMAGE_SUFFIXES or key not in groups or _images(texts):
+            continue
+        near = groups[key]
+        if not (own := [part for part in _images(near) if part.suffix == suffix.lower()]):
+            continue
+        if key not in several:
+            near += texts
+            del groups[id]
+        else:
+            near.remove(own[0])
+            texts.insert(0, own[0])
+    yield from groups.items()
+
+
+def _images(parts: list[Part]) -> list[Part]:
+    return [part for part in parts if part.suffix in IMAGE_SUFFIXES]
+
+
+def _fill(sample: Sample, parts: list[Part]) -> str | None:
+    """Give the parts their places in the sample, or say why some have none."""
+    images = _images(parts)
+    texts = [part for part in parts if part.suffix in TEXT_SUFFIXES]
+    infos = [part for part in parts if part.suffix == ".json"]
+    if not images:
+        return "its text has no image beside it" if parts else None
+    if len(images) > 1 and len(texts) + len(infos) > 1:
+        kinds = ", ".join(part.suffix for part in parts)
+        return f"which text belongs to which of its {len(images)} images is not clear ({kinds})"
+    sample.image, sample.texts, sample.info = images[0], texts, next(iter(infos[-1:]), None)
+    if len(images) > 1:
+        return f"a second image with this key, {images[1].suffix}, is left out"
+    if len(infos) > 1:
+        return "a second .json with this key: the later one counts"
+    return None
 
 
 def _name_problem(id: str, path: str) -> str | None:
@@ -352,21 +346,6 @@ def _name_problem(id: str, path: str) -> str | None:
         return "its name is not valid Unicode: rename it"
     if ".." in PurePosixPath(path).parts or PurePosixPath(path).is_absolute():
         return "its name leads out of the tar's own folder"
-    return None
-
-
-def _put(sample: Sample, part: Part) -> str | None:
-    """Give a part its place in the sample, or say why it has none; unknown kinds are ignored."""
-    if part.suffix in IMAGE_SUFFIXES:
-        if sample.image is not None:
-            return f"a second image with this key, {part.suffix}, is left out"
-        sample.image = part
-    elif part.suffix in UNREADABLE:
-        return UNREADABLE[part.suffix]
-    elif part.suffix in TEXT_SUFFIXES:
-        sample.texts.append(part)
-    elif part.suffix == ".json":
-        sample.info = part
     return None
 
 

@@ -1,17 +1,16 @@
 """ShareGPT4V: a JSON list of conversations about images, read as a stream."""
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, Item, Skipped, WriteOptions, write_collection
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 from paragrain.sources.cells import Values, text_problem
-from paragrain.sources.names import shown
+from paragrain.sources.finding import Below, name_problem
 from paragrain.sources.photo import merged, photo_item, said
 from paragrain.sources.registry import importer
 from paragrain.sources.texts import Texts
@@ -49,7 +48,9 @@ def import_sharegpt4v(
       image, `coco/train2017/000000000009.jpg`; if an image has several entries, the later ones
       are `...jpg#2`, `...jpg#3`. The image's path is also the group of its records, so that their
       texts are never each other's wrong answers.
-    - The image is looked for below each of `images` in turn.
+    - The image is looked for below each of `images` in turn, as `Below` does it; a folder is only
+      looked through if a path does not lie in it as it stands, and some 300 bytes of each of its
+      images then stay in memory.
     - With `hold_out`, the first so many entries of the file, whether they can be used or not, go
       into the split "test": Long-CLIP tests on its first 1,000. A note counts the later entries
       that show one of their images.
@@ -71,11 +72,12 @@ def import_sharegpt4v(
 
     Raises:
         UsageError: `entries` is no JSON list, or a folder is not there.
-        ParagrainError: none of the entries can be used.
+        UsageError: none of the entries can be used.
     """
     if absent := [folder for folder in images if not folder.is_dir()]:
         raise UsageError(f"there is no folder {absent[0]}: check the path of the images")
     _check_list(entries)
+    places = [Below(folder) for folder in images]
     tables = Texts(texts)
     joined = tables.join(_paths(entries, out)) if tables else {}
     held, others = said(split="test", source=name), said(split=split, source=name)
@@ -90,12 +92,12 @@ def import_sharegpt4v(
         some = False
         for number, entry in enumerate(read_list(entries, problems)):
             values = held if number < hold_out else others
-            if (item := _item(number, entry, images, values, joined, seen, problems)) is not None:
+            if (item := _item(number, entry, places, values, joined, seen, problems)) is not None:
                 some = True
                 yield item
         if not some:
             why = problems.example()
-            raise ParagrainError(f"no entry of {entries} can be used{why}: check the paths")
+            raise UsageError(f"no entry of {entries} can be used{why}: check the paths")
         notes.extend(seen.notes())
 
     return write_collection(
@@ -160,7 +162,7 @@ def _check_list(path: Path) -> None:
 def _item(
     number: int,
     entry: Any,
-    images: Sequence[Path],
+    images: Sequence[Below],
     values: Values,
     joined: Mapping[str, Values],
     seen: "_Seen",
@@ -169,21 +171,27 @@ def _item(
     """The item of an entry; what is amiss with it becomes a problem."""
     entry = entry if isinstance(entry, dict) else {}
     path = entry.get("image")
-    if problem := _path_problem(path):
+    if problem := name_problem(path):
         problems.append((f"entry {number + 1}", problem))
         return None
     id = seen.id_of(number, path)
-    description = _description(entry.get("conversations"))
-    if description is None:
+    text = description(entry.get("conversations"))
+    if text is None:
         problems.append((id, "it has no turn that comes from gpt"))
         return None
-    if problem := text_problem(description):
+    if problem := text_problem(text):
         problems.append((id, f"{problem} as its description"))
         return None
     for folder in images:
-        if os.path.isfile(folder / path):  # noqa: PTH113  (`Path.is_file` may raise)
-            own = {**values, "description": description, "group": path}
-            return photo_item(id, folder / path, path, merged(own, joined.get(path, {})))
+        found = folder.find(path)
+        if len(found) == 1:
+            own = {**values, "description": text, "group": path}
+            file = folder.folder / found[0]
+            return photo_item(id, file, found[0], merged(own, joined.get(path, {})))
+        if found:
+            fits = ", ".join(found[:3])
+            problems.append((id, f"{path} fits {len(found)} files: {fits}"))
+            return None
     problems.append((id, "its file is in none of the folders of images"))
     return None
 
@@ -192,28 +200,20 @@ def _paths(entries: Path, out: Path) -> dict[str, str]:
     """The paths of all entries' images."""
     every = read_list(entries, Skipped(out))
     paths = (entry.get("image") for entry in every if isinstance(entry, dict))
-    return {path: path for path in paths if isinstance(path, str) and not _path_problem(path)}
+    return {path: path for path in paths if isinstance(path, str) and not name_problem(path)}
 
 
-def _path_problem(path: Any) -> str | None:
-    if not isinstance(path, str) or not path:
-        return "it has no image"
-    if shown(path) != path or "\0" in path:
-        return "the path of its image is not valid"
-    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-        return "the path of its image leaves the folder of the images"
-    return None
+def description(turns: Any) -> Any:
+    """The first turn of the model without image tags, or `None` if there is none.
 
-
-def _description(turns: Any) -> Any:
-    """The first turn of gpt without image tags, or `None` if there is none.
-
-    >>> _description([{"from": "human", "value": "?"}, {"from": "gpt", "value": "<image> A cat."}])
+    >>> description([{"from": "human", "value": "?"}, {"from": "gpt", "value": "<image> A cat."}])
     'A cat.'
     """
     for turn in turns if isinstance(turns, list) else []:
-        if isinstance(turn, dict) and turn.get("from") == "gpt":
-            text = turn.get("value")
+        if not isinstance(turn, dict):
+            continue
+        if turn.get("from", turn.get("role")) in ("gpt", "assistant"):
+            text = turn.get("value", turn.get("content"))
             if isinstance(text, str) and IMAGE_TAG in text:
                 return text.replace(IMAGE_TAG, "").strip()
             return text

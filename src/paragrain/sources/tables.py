@@ -93,13 +93,20 @@ def read_text(path: Path) -> str:
         OSError: it cannot be read.
         UnicodeDecodeError: it ends within a letter.
     """
-    data = path.read_bytes()
+    return decoded(path.read_bytes())
+
+
+def decoded(data: bytes) -> str:
+    """The text that bytes are; see `read_text`.
+
+    Raises:
+        UnicodeDecodeError: they end within a letter.
+    """
     kind = next((kind for mark, kind in _MARKS if data.startswith(mark)), None)
     if kind is None and data[:2].count(0) == 1 and len(data) > 2:  # UTF-16 without its mark
         kind = "utf-16-le" if data[1] == 0 else "utf-16-be"
-    text = (
-        data.decode(kind, "surrogatepass") if kind else data.decode("utf-8-sig", "surrogateescape")
-    )
+    errors = "surrogatepass" if kind else "surrogateescape"
+    text = data.decode(kind or "utf-8-sig", errors)
     return text if "\n" in text else text.replace("\r", "\n")
 
 
@@ -220,7 +227,8 @@ class _Glue:
     def problem(self, lines: list[str]) -> str | None:
         """What is wrong with joining some lines, if anything is."""
         alone = [line for line in lines if self._is_row(line)]
-        begins = [line for line in lines[1:] if _kind(line.split(self._delimiter)[0]) == "image"]
+        words = [line.replace(self._delimiter, " ").split()[:1] for line in lines[1:]]
+        begins = [word for word in words if word and _kind(word[0]) == "image"]
         if len(alone) < 2 and not begins:
             return None
         return "its quotes close in a later row: double those that are text, or quote all cells"

@@ -215,7 +215,7 @@ def _row(table: TextTable, line: int, cells: Mapping[str, Any], *, from_cells: b
         if name := field_of(column):
             take(row.values, name, value, problems)
         elif column not in NAME_COLUMNS + ID_COLUMNS:
-            table.unused[column] += _is_prose(value)
+            table.unused[column] += is_prose(value)
     for problem in problems:
         table.report(row.shown, f"line {line}: {problem}")
     if not row.values and not problems:
@@ -237,7 +237,7 @@ def field_of(column: str) -> str | None:
     return fields.get(column)
 
 
-def _is_prose(value: Any) -> bool:
+def is_prose(value: Any) -> bool:
     """Whether it could be a text that somebody would miss."""
     values = value if isinstance(value, list) else [value]
     return any(isinstance(text, str) and len(text.split()) > 1 for text in values)

@@ -37,14 +37,18 @@ def dropping(path: str) -> str | None:
     for place, folder in enumerate(folders):
         low = folder.lower()
         whole = "/".join(folders[: place + 1]).lower()
-        if low in DROPPING_FOLDERS or low.startswith(".") or whole.endswith(DROPPING_ENDS):
+        if low in DROPPING_FOLDERS or _is_hidden(low) or whole.endswith(DROPPING_ENDS):
             return folder
     low = name.lower()
     if low in DROPPING_FILES:
         return name
     if start := next((start for start in DROPPING_STARTS if low.startswith(start)), None):
         return name[: len(start)] + "*"
-    return "hidden" if name.startswith(".") else None
+    return "hidden" if _is_hidden(name) else None
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and name not in (".", "..")
 
 
 @dataclass
@@ -63,9 +67,9 @@ class Walk:
 
     def notes(self, how: str = "") -> list[str]:
         """What was left out, in a sentence; `how` says how to take it."""
-        if not self.left_out:
+        if not self.left_out.total():
             return []
-        kinds = ", ".join(f"{shown(kind)} {n:,}" for kind, n in sorted(self.left_out.items()))
+        kinds = ", ".join(f"{shown(kind)} {n:,}" for kind, n in sorted(self.left_out.items()) if n)
         total = f"{self.left_out.total():,} files that devices and programs leave are left out"
         return [f"{total} ({kinds}){how}"]
 

@@ -16,13 +16,17 @@ from paragrain.collection import (
     WriteOptions,
     write_collection,
 )
+from paragrain.collection.record import TEXT_FIELDS
 from paragrain.errors import ParagrainError
 from paragrain.images import content_hash
-from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.cells import Values, take, text_problem
+from paragrain.sources.names import is_valid
+from paragrain.sources.parts import Part
 from paragrain.sources.photo import merged, said
 from paragrain.sources.registry import importer
-from paragrain.sources.samples import Part, Sample, check_store, find_samples, read_samples
-from paragrain.sources.texts import TEXT_COLUMNS, Texts
+from paragrain.sources.samples import Sample, check_store, find_samples, read_samples
+from paragrain.sources.tables import decoded
+from paragrain.sources.texts import Texts, field_of
 
 
 @importer("webdataset")
@@ -46,8 +50,11 @@ def import_webdataset(
     - Captions come from `.txt`, `.text` or `.caption`, one a line, and from a `.json` with
       `caption`, `url` and the other columns of `texts.TEXT_COLUMNS`. A text that is in both, as
       img2dataset writes it, counts once, with the line breaks that it has in the `.json`.
+    - `22.05.png.txt` belongs to `22.05.png`, whatever else is called "22.05".
     - An image without any text stays, and a note counts those. Text without an image, a second
-      image in a sample and pictures of kinds that cannot be read are named among the skipped.
+      image in a sample and pictures of kinds that cannot be read are named among the skipped, and
+      so is a sample with several images and several texts, or with a text that cannot be kept.
+    - Links in a tar to other members of it stand for these; others are named.
     - Of a tar that is cut off or damaged, what lies before the damage comes in.
     - In img2dataset's Parquet files the image is in the column `jpg`, `png` or `webp`, the key in
       `key`, and the texts are in columns called as those of the `.json`. Rows whose picture was
@@ -98,6 +105,7 @@ def import_webdataset(
             yield _item(sample, sample.image, values, more)
         if not count and not problems:
             raise ParagrainError(f"there are no images in {samples}: check the path")
+        notes.extend(found.notes())
         if bare:
             notes.append(f"{bare:,} images have no captions")
 
@@ -136,9 +144,11 @@ def _record(sample: Sample, image: Part, values: Values, more: Values) -> Record
 def _captions(part: Part, known: list[str]) -> list[str]:
     """The lines of a text, unless all of it is a caption already."""
     try:
-        text = part.read().decode("utf-8-sig")
+        text = decoded(part.read())
     except UnicodeDecodeError as error:
         raise BadRecord(f"its {part.suffix} is not UTF-8") from error
+    if not is_valid(text):
+        raise BadRecord(f"its {part.suffix} is not UTF-8")
     if text.strip() in (caption.strip() for caption in known):
         return []
     lines = (line.removesuffix("\r") for line in text.split("\n"))
@@ -146,14 +156,22 @@ def _captions(part: Part, known: list[str]) -> list[str]:
 
 
 def _info_values(info: dict[str, Any]) -> Values:
-    """Fields of a record from a sample's JSON; what is no text there is not meant for us."""
+    """Fields of a record from a sample's JSON.
+
+    Raises:
+        BadRecord: a text there cannot be kept.
+    """
     values: Values = {}
-    for column, name in (TEXT_COLUMNS | {"url": "url"}).items():
-        value = info.get(column)
-        texts = value if isinstance(value, list) else [value]
-        sound = [text for text in texts if text_problem(text) is None]
-        if name in ("captions", "generated", "negatives"):
-            values[name] = values.get(name, []) + sound
-        elif sound:
-            values[name] = sound[0]
-    return values
+    problems: list[str] = []
+    for column, value in info.items():
+        name = field_of(column)
+        if name in TEXT_FIELDS and not _is_nothing(value):
+            take(values, name, value, problems)
+    if problems:
+        raise BadRecord(f"its .json: {problems[0]}")
+    url = info.get("url")
+    return values | ({"url": url} if text_problem(url) is None else {})
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip()) or value == []

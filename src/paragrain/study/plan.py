@@ -218,15 +218,18 @@ def study_text(path: str | Path) -> str:
         ) from None
 
 
-def load_study(path: str | Path) -> Study:
+def load_study(path: str | Path | Study) -> Study:
     """Read a study file and see that all its names fit together; nothing is opened or run.
 
     Args:
-        path: of a file; or the name of a study that ships with the package, see `shipped`.
+        path: of a file; or the name of a study that ships with the package, see `shipped`. A study
+            that was read already is given back.
 
     Raises:
         UsageError: there is no such file, or it says something that cannot be.
     """
+    if isinstance(path, Study):
+        return path
     path = Path(path)
     try:
         text = study_text(path)

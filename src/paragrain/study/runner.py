@@ -20,7 +20,7 @@ from paragrain.progress import progress_bar
 from paragrain.runtime import cores
 from paragrain.study.cells import missing, note_failure
 from paragrain.study.data import prepare_collections
-from paragrain.study.plan import Cell, Study
+from paragrain.study.plan import Cell, Study, load_study
 from paragrain.study.worker import set_up, work
 
 SMALL = 20_000_000
@@ -58,8 +58,8 @@ def default_out(study: Study) -> Path:
 
 
 def run_study(
-    study: Study,
-    out: Path | None = None,
+    study: str | Path | Study,
+    out: str | Path | None = None,
     *,
     only: Sequence[str] = (),
     seeds: Sequence[int] = (),
@@ -70,7 +70,7 @@ def run_study(
     """Do what is not done of a study; a killed one goes on where it was.
 
     Args:
-        study: from `load_study`.
+        study: from `load_study`, or the path of its file.
         out: folder for collections, cells and report; `runs/NAME` if not given.
         only: names of models; all if none.
         seeds: of the training; all if none. Baselines have none and are always in.
@@ -82,7 +82,8 @@ def run_study(
     Raises:
         UsageError: a collection is absent, or another call works in `out` at this moment.
     """
-    out = out or default_out(study)
+    study = load_study(study)
+    out = Path(out or default_out(study))
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     try:

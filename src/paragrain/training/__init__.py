@@ -2,7 +2,19 @@
 
 from paragrain.training.config import TrainConfig
 from paragrain.training.runs import Run
+from paragrain.training.seeds import parse_seeds, summary, train_seeds
 from paragrain.training.supervision import Recipe, load_recipe, recipe_names
 from paragrain.training.trainer import repeat, train
 
-__all__ = ["Recipe", "Run", "TrainConfig", "load_recipe", "recipe_names", "repeat", "train"]
+__all__ = [
+    "Recipe",
+    "Run",
+    "TrainConfig",
+    "load_recipe",
+    "parse_seeds",
+    "recipe_names",
+    "repeat",
+    "summary",
+    "train",
+    "train_seeds",
+]

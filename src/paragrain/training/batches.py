@@ -11,6 +11,7 @@ from paragrain.collection import Collection, Record
 from paragrain.embeddings import Embeddings
 from paragrain.errors import ParagrainError
 from paragrain.evaluation.benchmark import groups_of
+from paragrain.training.found import Found, check_found, count_found
 from paragrain.training.supervision import Recipe, Text, draw
 
 
@@ -33,7 +34,7 @@ class Batch:
     negative: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainingSet:
     """Records that have texts for a recipe, with their image vectors.
 
@@ -44,6 +45,7 @@ class TrainingSet:
         recipe: what picks the texts.
         seed: what the random picks depend on, with epoch and id.
         report: how many records are used, and how many are not and why.
+        found: what each pick of the recipe finds, of the images that have a vector.
     """
 
     records: list[Record]
@@ -52,6 +54,11 @@ class TrainingSet:
     recipe: Recipe
     seed: int
     report: dict[str, int]
+    found: list[Found]
+
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"<TrainingSet of {len(self.records):,} images for {self.recipe.name}>"
 
     @classmethod
     def load(
@@ -60,14 +67,17 @@ class TrainingSet:
         """Read the texts of a split and join them with the image vectors by id.
 
         Raises:
+            UsageError: no image has a text for one of the recipe's picks.
             ParagrainError: fewer than two images are left, so that there is nothing to contrast.
         """
         row_of = {id: row for row, id in enumerate(images.ids)}
-        records, rows = [], []
+        usable, records, rows = [], [], []
         report: Counter[str] = Counter()
         for record in collection.records(split, fields=(*recipe.fields, "group")):
             texts = draw(record, recipe, seed=seed, epoch=0)
             report["images"] += 1
+            if record.id in row_of:
+                usable.append(record)
             if not any(pick.shares(record.id) for pick in recipe.positives):
                 report["left out: in no share of the recipe"] += 1
             elif not texts.positives:
@@ -88,13 +98,15 @@ class TrainingSet:
                 f"{recipe.name} (fields: {', '.join(recipe.fields)}), and contrast needs at least "
                 "two: add texts or use another recipe"
             )
+        found = count_found(usable, recipe)
+        check_found(found, recipe, collection, split)
         groups = groups_of(records, [images.contents[row] for row in rows])
         if (groups == groups[0]).all():
             raise ParagrainError(
                 f"all {len(records)} images of {collection.place(split)} show the "
                 "same thing (one group, or equal bytes), so that there is nothing to contrast"
             )
-        return cls(records, images.vectors[rows], groups, recipe, seed, dict(report))
+        return cls(records, images.vectors[rows], groups, recipe, seed, dict(report), found)
 
     def __len__(self) -> int:
         """Number of images."""

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from paragrain.errors import ParagrainError
-from paragrain.files import replacing, write_text
+from paragrain.files import NO_ROOM, no_room, replacing, write_text
 
 _FORMAT = 1
 
@@ -58,14 +58,21 @@ def save_progress(
     parameters: dict[str, nn.Parameter],
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Write weights, optimiser and progress to `path`, in the place of what was there."""
+    """Write weights, optimiser and progress to `path`, in the place of what was there.
+
+    Raises:
+        ParagrainError: there is no room.
+    """
     tensors = {f"weight/{name}": p.detach().cpu().contiguous() for name, p in parameters.items()}
     for name, parameter in parameters.items():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"{key}/{name}"] = torch.as_tensor(value).cpu().contiguous()
     header = {"format": str(_FORMAT), "progress": json.dumps(asdict(progress), allow_nan=False)}
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, header)
+    try:
+        with replacing(path) as temporary:
+            save_file(tensors, temporary, header)
+    except SafetensorError as error:
+        raise no_room(path, error) from error
 
 
 def load_progress(
@@ -121,9 +128,18 @@ class MetricsLog:
         self.path = path
 
     def append(self, **line: Any) -> None:
-        """Write one line at once; a NaN is refused."""
-        with self.path.open("ab") as file:
-            file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        """Write one line at once; a NaN is refused.
+
+        Raises:
+            ParagrainError: there is no room.
+        """
+        try:
+            with self.path.open("ab") as file:
+                file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise no_room(self.path, error) from error
 
     def read(self) -> list[dict[str, Any]]:
         """All whole lines."""

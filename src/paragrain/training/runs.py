@@ -9,6 +9,7 @@ last/            state for resume
 """
 
 import platform
+import re
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,12 +33,24 @@ _ONLY_CONVENIENCE = {"save_steps", "save_minutes"}
 """Settings that may differ between the two halves of a resumed run: they change no number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run folder."""
 
     folder: Path
     device: torch.device | None = None
+
+    def __repr__(self) -> str:
+        """Folder, recipe, and how far it is, in one line."""
+        if not (self.folder / "run.yaml").is_file():
+            return f"<Run {self.folder}, not begun>"
+        state = "not finished"
+        if self.finished:
+            score = self.results["best_score"]
+            state = f"{self.results['steps']:,} steps"
+            state += "" if score is None else f", validation R@1 {score:.1f} %"
+        recipe, seed = self.settings["recipe"]["name"], self.settings["config"]["seed"]
+        return f"<Run {self.folder}: {recipe}, seed {seed}, {state}>"
 
     def __fspath__(self) -> str:
         """The folder, so that a run stands wherever the path of a model does."""
@@ -118,6 +131,7 @@ def describe_run(
             "path": str(collection.folder.resolve()),
             "name": collection.name,
             "fingerprint": collection.fingerprint,
+            "licence": collection.info.get("licence"),
         },
         "encoder": {
             "name": lasting_name(encoder.name),
@@ -133,6 +147,16 @@ def describe_run(
             "threads": torch.get_num_threads(),
         },
     }
+
+
+def default_folder(recipe: Recipe, seed: int) -> Path:
+    """Where a run goes if nothing else is said.
+
+    >>> default_folder(parse_recipe("positives: [{from: generated}]", "c1 (a from b)"), 3).name
+    'c1-a-from-b-seed3'
+    """
+    name = re.sub(r"[^\w.-]+", "-", recipe.name).strip("-")
+    return Path("runs") / f"{name}-seed{seed}"
 
 
 def check_folder(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> None:

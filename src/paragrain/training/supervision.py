@@ -271,14 +271,28 @@ def draw(record: Record, recipe: Recipe, *, seed: int, epoch: int) -> Texts:
     >>> texts.positives, texts.negatives
     ([Text(field='captions', text='a cat')], [Text(field='negatives', text='a dog')])
     """
-    key, wrong_key = f"{seed}/{epoch}", f"{seed}/{epoch}/negatives"
+    key, wrong_key = _keys(seed, epoch)
+    positives, wrong = picked(record, recipe, seed=seed, epoch=epoch)
+    return Texts(_changed(record, positives, key), _changed(record, wrong, wrong_key))
+
+
+def picked(
+    record: Record, recipe: Recipe, *, seed: int, epoch: int
+) -> tuple[list[tuple[Pick, list[str]]], list[tuple[Pick, list[str]]]]:
+    """The texts of each positive and each negative pick in an epoch, before they are changed."""
+    key, wrong_key = _keys(seed, epoch)
     positives = _pick(record, recipe.positives, key)
     right = {_folded(text) for _, texts in positives for text in texts}
     wrong = [
         (pick, [text for text in texts if _folded(text) not in right])
         for pick, texts in _pick(record, recipe.negatives, wrong_key)
     ]
-    return Texts(_changed(record, positives, key), _changed(record, wrong, wrong_key))
+    return positives, wrong
+
+
+def _keys(seed: int, epoch: int) -> tuple[str, str]:
+    """What the random picks of positives and of negatives depend on."""
+    return f"{seed}/{epoch}", f"{seed}/{epoch}/negatives"
 
 
 def _pick(record: Record, picks: tuple[Pick, ...], key: str) -> list[tuple[Pick, list[str]]]:

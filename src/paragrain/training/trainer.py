@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import metadata
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.pair import PairEncoder
+from paragrain.encoders.returning import check_returns
+from paragrain.encoders.saving import recover
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_json
 from paragrain.progress import progress_bar
 from paragrain.training.batches import Schedule, TrainingSet
+from paragrain.training.cards import story
 from paragrain.training.checkpoints import (
     MetricsLog,
     Progress,
@@ -37,6 +41,7 @@ from paragrain.training.checkpoints import (
 )
 from paragrain.training.config import TrainConfig, make_config
 from paragrain.training.distributed import Processes
+from paragrain.training.found import found_line, settle_recipe
 from paragrain.training.gradients import StepReport, accumulate_gradients
 from paragrain.training.optimisation import (
     learning_rate,
@@ -45,19 +50,27 @@ from paragrain.training.optimisation import (
     warmup_steps,
 )
 from paragrain.training.pictures import Pictures
-from paragrain.training.runs import Run, begin_run, check_folder, describe_run, difference
+from paragrain.training.runs import (
+    Run,
+    begin_run,
+    check_folder,
+    default_folder,
+    describe_run,
+    difference,
+)
 from paragrain.training.splits import images_used, split_line, splits_used
 from paragrain.training.supervision import Recipe, load_recipe
 from paragrain.training.validation import Validation
 
 
 def train(
-    collection: Collection,
-    encoder: ImageTextEncoder,
+    collection: Collection | str | PathLike[str],
+    encoder: ImageTextEncoder | str | PathLike[str],
     *,
     recipe: str | Path | Recipe = "c5",
     out: str | Path | None = None,
     config: TrainConfig | None = None,
+    fallback: str | None = None,
     overwrite: bool = False,
     show: bool = True,
     **overrides: Any,
@@ -67,11 +80,13 @@ def train(
     A folder that holds the same run unfinished is continued, and finished is given back.
 
     Args:
-        collection: images and texts; the image vectors are computed once and cached.
-        encoder: the start; it is not changed.
+        collection: images and texts, or their folder; image vectors are computed once and cached.
+        encoder: the start, or what `load_encoder` takes; it is not changed.
         recipe: which texts supervise an image: a name (`c1` to `c10`), a YAML file or a `Recipe`.
         out: folder of the run; `runs/RECIPE-seedSEED` if not given.
         config: the settings; the paper's if not given.
+        fallback: a field of texts that takes the place of one of the recipe's if no image has that
+            one; the recipe's name says so. Without it such a recipe is refused.
         overwrite: delete the run that the folder holds, and begin anew.
         show: show progress and notes on standard error.
         overrides: single settings of `TrainConfig`, such as `epochs=3`.
@@ -80,11 +95,13 @@ def train(
         The run: `.folder`, `.encoder` (the best), `.history`, `.results`.
 
     Raises:
-        UsageError: a setting or recipe does not exist, or the folder holds another run.
+        UsageError: a setting or recipe does not exist, the data lack what it is made of, or the
+            folder holds another run.
         ParagrainError: too few images with texts, or the loss is no longer finite.
     """
     config = make_config(config, overrides)
-    recipe = load_recipe(recipe)
+    collection, encoder = Collection.open(collection), load_encoder(encoder)
+    recipe = settle_recipe(collection, load_recipe(recipe), config.split, fallback)
     if config.precision == "bf16" and encoder.device.type == "cpu":
         raise UsageError("bf16 is hundreds of times slower than fp32 on a CPU: use precision fp32")
     if config.train_vision and isinstance(encoder, PairEncoder):
@@ -92,9 +109,10 @@ def train(
             f"the image side of {encoder.name} stays as it is, since it is a pair: train without "
             "train_vision, or start from a BLIP, CLIP or SigLIP"
         )
+    check_returns(encoder)
     processes = Processes.join(encoder.device)
     show = show and processes.main
-    folder = Path(out) if out is not None else Path("runs") / f"{recipe.name}-seed{config.seed}"
+    folder = Path(out) if out is not None else default_folder(recipe, config.seed)
     settings = describe_run(collection, encoder, recipe, config, processes.count)
     check_folder(folder, settings, overwrite=overwrite)
     run = Run(folder, encoder.device)
@@ -107,8 +125,10 @@ def train(
     data = TrainingSet.load(collection, images, recipe, split=config.split, seed=config.seed)
     if processes.main:
         begin_run(folder, settings, overwrite=overwrite)
+        recover(folder / "checkpoint")
     processes.wait()
     model = encoder.trainable_copy(vision=config.train_vision).train()
+    model.budget = max(config.tokens.of(name, model.max_tokens) for name in recipe.budgets)
     parameters = trained_parameters(model, vision=config.train_vision)
     pictures = None
     if config.train_vision:
@@ -187,6 +207,7 @@ class _Trainer:
             at = f", going on after step {self.progress.step:,}" if self.progress.step else ""
             print(f"training {self.recipe.name} into {self.run.folder}{at}", file=sys.stderr)
             print(split_line(self.results["splits"]), file=sys.stderr)
+            print(f"texts for {self.recipe.name}: {found_line(self.data.found)}", file=sys.stderr)
             for note in notes:
                 print(f"note: {note}", file=sys.stderr)
 
@@ -285,7 +306,7 @@ class _Trainer:
     def _end_epoch(self, step: int) -> None:
         """Measure, and keep the weights if they are the best so far."""
         if self.processes.main:
-            score = None
+            score = measured = None
             if self.validation is not None:
                 measured = self.validation.measure(self.model)
                 score = measured["score"]
@@ -294,7 +315,15 @@ class _Trainer:
                 )
             best = self.progress.best_score
             if best is None or score is None or score > best:
-                self.model.save(self.run.folder / "checkpoint")
+                told = story(
+                    self.run.settings,
+                    self.recipe,
+                    self.config,
+                    len(self.data),
+                    step + 1,
+                    measured,
+                )
+                self.model.save(self.run.folder / "checkpoint", told)
                 self.progress.best_step = step + 1
                 self.progress.best_score = score
                 self.progress.best_fingerprint = self.model.text_fingerprint
@@ -324,11 +353,12 @@ class _Trainer:
                 "best_score": progress.best_score,
                 "validation": at_best[0] if at_best else None,
                 "data": self.data.report,
+                "found": [one.as_dict() for one in self.data.found],
                 **self.results,
                 "totals": progress.totals,
                 "token_budgets": {name: self._budget(name) for name in self.recipe.budgets},
                 "seconds": round(progress.seconds, 3),
-                "pairs_per_second": round(progress.totals["pairs"] / progress.seconds, 1),
+                "pairs_per_second": _rate(progress.totals["pairs"], progress.seconds),
                 "seed": self.config.seed,
                 "collection": {**settings["collection"], "split": self.config.split},
                 "start": settings["encoder"],
@@ -377,3 +407,8 @@ class _Trainer:
         if self.recipe.note:
             notes.append(f"{self.recipe.name}: {self.recipe.note}")
         return notes
+
+
+def _rate(count: int, seconds: float) -> float | None:
+    """So many a second; None where the time is too short to tell."""
+    return round(count / seconds, 1) if seconds > 0.01 else None

@@ -12,6 +12,7 @@ from paragrain.collection import Collection
 from paragrain.encoders.base import ImageTextEncoder, Tokens
 from paragrain.errors import UsageError
 from paragrain.evaluation.benchmark import Benchmark, fields_with_texts
+from paragrain.retrieval import scores_from_ranks
 from paragrain.training.config import TrainConfig
 from paragrain.training.pictures import embed_anew
 
@@ -72,7 +73,7 @@ class Validation:
         return dict(zip(benchmark.ids, benchmark.contents, strict=True))
 
     def measure(self, encoder: ImageTextEncoder) -> dict[str, Any]:
-        """Recall of each field, and `score`: the mean R@1 (%) of both directions and all fields.
+        """Recall of each field, with intervals, and `score`: the mean R@1 of all, in percent.
 
         Where vision has trained since the start, the images are embedded anew.
         """
@@ -86,8 +87,9 @@ class Validation:
                     anew = embed_anew(self.collection, encoder, benchmark.split, benchmark.ids)
                 # Ranks on the way are kept beside cached vectors, of which these are none.
                 benchmark = replace(benchmark, images=anew, vision_fingerprint=vision, cache=None)
-            scores = benchmark.score(encoder, tokens, batch_tokens=self.batch_tokens)
-            fields[field] = scores.as_dict()
+            queries = benchmark.rank(encoder, tokens, batch_tokens=self.batch_tokens)
+            scores = scores_from_ranks(queries.ranks)
+            fields[field] = {**scores.as_dict(), "intervals": queries.intervals()}
             strict = scores.strict
             firsts += [strict.image_to_text.recall[1], strict.text_to_image.recall[1]]
         return {"score": float(np.mean(firsts)), "fields": fields}

@@ -1,7 +1,6 @@
 """A connection to a model server: address, key, and what its answers and failures mean."""
 
 import base64
-import json
 import math
 import os
 import re
@@ -10,46 +9,71 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from paragrain.annotation.calls import Reply, RequestFailed
+from paragrain.annotation.backends.answers import ErrorSaid, error_message
+from paragrain.annotation.calls import RequestFailed
 from paragrain.annotation.settings import is_address, without_secrets
 from paragrain.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import httpx2
     from openai import AsyncOpenAI
 
 _NO_KEY = "none-needed"  # the client insists on one, local servers ask for none
 _KEEP_ALIVE = 4.0  # below the 5 s after which many servers hang up, else they do so under a request
 _PASSING = {408, 409, 425, 429}  # and 5xx
 _KEY_LIKE = re.compile(r"\bsk-[\w*.-]+|\S*\*{3,}\S*")  # servers show parts of a key, and stars
-_NO_SUCH_PATH = re.compile(r"\W*((404 )?(page |file )?not found|invalid url|cannot post)", re.I)
+_NO_SUCH_PATH = re.compile(
+    r"\W*((404 )?(page |file )?not found|invalid url|cannot post|unexpected endpoint)", re.I
+)
+_NO_SUCH_MODEL = re.compile(
+    r"\bmodels?\b.{0,100}\b(?:not (?:found|exist|a valid)|does(?: not|n't) exist|unknown|invalid)\b"
+    r"|\b(?:unknown|invalid|no such|no) models?\b|no endpoints found|pinned to",
+    re.IGNORECASE,
+)
+_SPEAKS_OF_MODEL = re.compile(r"\bmodels?\b", re.IGNORECASE)  # what a 404 is about, then
+_BUSY = re.compile(
+    r"busy|overload|capacity|loading|unavailable|start(?:ing|ed)|warm|again|retry|rate.?limit|queue"
+    r"|tempor|time(?:d |-)?out|upstream|gateway|connect|too many",
+    re.IGNORECASE,
+)
+_NO_WAITING = re.compile(
+    r"(?:not|n't|un) ?-?(?:be )?(?:support|valid|implement|recogni[sz]|known|allow|exist)"
+    r"|unknown|invalid|malformed|not found|no such",
+    re.IGNORECASE,
+)
+_ONE_IMAGE = re.compile(r"flagged|moderat|content polic|safety", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
+_CHAT = "/chat/completions"
 
 
 class Passing(Exception):
-    """A request failed in a way that may pass; `wait` is what the server asks for, in seconds."""
+    """A request failed in a way that may pass.
 
-    def __init__(self, reason: str, wait: float | None = None):
+    Attributes:
+        wait: seconds that the server asks for.
+        spoken: the server says in words what is wrong, and not that it is busy: it may say so for
+            ever.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None, *, spoken: bool = False):
+        """Keep the reason."""
         super().__init__(reason)
         self.wait = wait
+        self.spoken = spoken
 
 
 class Refused(Exception):
     """The server finds fault with the request: with an option of it, or with the image."""
 
 
-_NO_SUCH_MODEL = {
-    404: re.compile(r"\bmodel\b", re.IGNORECASE),
-    400: re.compile(r"\bmodel\b.{0,100}\b(?:not found|does not exist)|pinned to", re.IGNORECASE),
-}
 _NOT_CONNECTED = {"ConnectError", "ClientConnectorError", "ClientConnectorDNSError"}
 
 
 class Connection:
-    """The client of one server, and what its failures mean.
+    """One server: where its services are, and what its failures mean.
 
     Attributes:
         client: without retries and time-outs of its own.
@@ -72,9 +96,11 @@ class Connection:
         self._secrets = {key} if key else set()
         auth = None
         options: dict[str, Any] = {}
-        self.shown = "the hosted service"
+        self.shown, self._base, self._query = "the hosted service", "", ""
         if endpoint:
-            options["base_url"], self.shown, auth = self._address(endpoint)
+            self._base, self._query, auth = self._address(endpoint)
+            options["base_url"] = self._base
+            self.shown = without_secrets(self._base)
         default = openai.DEFAULT_CONNECTION_LIMITS
         limits = type(default)(
             max_connections=in_flight,
@@ -91,7 +117,7 @@ class Connection:
         self.client.admin_api_key = None  # else `post` sends OPENAI_ADMIN_KEY, to anyone
 
     def _address(self, endpoint: str) -> tuple[str, str, tuple[str, str] | None]:
-        """The URL to use, the URL to show, and user and password.
+        """The address below which the services lie, its query, and user and password.
 
         The client's library logs URLs, so user and password are taken out of them.
         """
@@ -102,14 +128,28 @@ class Connection:
         parts = urlsplit(endpoint.strip())
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+        named = [v for name, v in parse_qsl(parts.query) if _SECRET_NAME.search(name)]
+        values = [value for value in named if len(value) > 3]
         raw = parts.username or "", parts.password or "", parts.query
-        self._secrets |= {*raw, user, password, basic} - {""}
-        plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="")
-        return (
-            plain.geturl(),
-            without_secrets(endpoint.strip()),
-            (user, password) if user or password else None,
-        )
+        self._secrets |= {*raw, *values, user, password, basic} - {""}
+        path = parts.path.rstrip("/").removesuffix(_CHAT).rstrip("/")
+        host = parts.netloc.rpartition("@")[2]
+        plain = parts._replace(netloc=host, path=path, query="", fragment="")
+        return plain.geturl(), parts.query, (user, password) if user or password else None
+
+    async def ask(self, body: dict[str, Any]) -> bytes:
+        """The answer to a chat request, as it comes; the client's own errors pass through."""
+        # Not `chat.completions.create`: it costs a millisecond to check what is right here.
+        return await self.client.post(self._place(_CHAT), cast_to=bytes, body=body)
+
+    async def models(self) -> bytes:
+        """The answer to the question which models there are."""
+        return await self.client.get(self._place("/models"), cast_to=bytes)
+
+    def _place(self, service: str) -> str:
+        """Where a service is: below the endpoint's path, before its query."""
+        query = f"?{self._query}" if self._query else ""
+        return f"{self._base}{service}{query}"
 
     def clean(self, text: str) -> str:
         """The first line of a server's words, of bearable length and without secrets."""
@@ -131,7 +171,12 @@ class Connection:
         import openai
 
         if isinstance(error, openai.APIStatusError):
-            return self._status_failure(error.response, model)
+            message, code = error_message(error.response.content)
+            status, wait = error.response.status_code, retry_after(error.response.headers)
+            return self._meaning(status, message, code, model, wait)
+        if isinstance(error, ErrorSaid):
+            status = int(error.code) if re.fullmatch("[45]\\d\\d", error.code) else 200
+            return self._meaning(status, str(error), error.code, model)
         if isinstance(error, openai.APIConnectionError):
             chain: list[BaseException] = [error]
             while chain[-1].__cause__ is not None:
@@ -142,40 +187,51 @@ class Connection:
             return Passing(f"the connection dropped ({said})")
         if isinstance(error, UnicodeEncodeError):
             return RequestFailed("the prompt holds half a surrogate pair, which cannot be sent")
-        if isinstance(error, ValueError | RecursionError):  # of the JSON reader
-            return Passing("the answer is no JSON")
         return error
 
-    def _status_failure(self, response: "httpx2.Response", model: str) -> Exception:
-        status = response.status_code
-        message, code = error_message(response.content)
+    def _meaning(
+        self, status: int, message: str, code: str, model: str, wait: float | None = None
+    ) -> Exception:
+        """What it means that a server says this; with status 200, instead of an answer."""
         said = self.clean(message) or _phrase(status)
-        everywhere = None
-        if status == 401 or code == "invalid_api_key":
-            everywhere = (
-                f"{self.shown} refuses the key ({status}): set {self._variable} to a valid one"
-            )
-        elif status == 403:
-            everywhere = f"403: {said}; check what the key in {self._variable} is allowed to do"
-        elif status == 402 or code == "insufficient_quota":
-            everywhere = f"the account has no credit left ({status}): top it up, then run again"
-        elif status == 405 or (status == 404 and (not message or _NO_SUCH_PATH.match(said))):
-            everywhere = (
-                f"there is no such service at {self.shown} ({status}): check the endpoint, which "
-                "ends in /v1 as a rule"
-            )
-        elif code == "model_not_found" or (
-            status in (400, 404) and _NO_SUCH_MODEL[status].search(said)
-        ):
-            everywhere = f"{self.shown} has no model {model!r} ({status}): name one that it serves"
-        if everywhere:
+        if everywhere := self._for_all(status, message, said, code, model):
             return RequestFailed(everywhere, everywhere=True)
-        if status in (400, 422):
+        busy = status == 429 or _BUSY.search(said) is not None
+        if status in (400, 422) or (
+            (status == 200 or status >= 500) and not busy and _NO_WAITING.search(said)
+        ):
             return Refused(f"{status}: {said}")
+        if status == 200:
+            return Passing(f"the answer is no chat completion ({said})", spoken=not busy)
+        if status == 429:
+            return Passing("the server is busy (429)", wait)
         if status in _PASSING or status >= 500:
-            reason = "the server is busy (429)" if status == 429 else f"{status}: {said}"
-            return Passing(reason, retry_after(response.headers))
+            spoken = not busy and (bool(message) or status in (500, 501))
+            return Passing(f"{status}: {said}", wait, spoken=spoken)
         return RequestFailed(f"{status}: {said}")
+
+    def _for_all(self, status: int, message: str, said: str, code: str, model: str) -> str:
+        """What to tell the user if every other call will fail for the same reason; else nothing."""
+        says = f"; it says: {said}" if message else ""
+        no_model = f"{self.shown} has no model {model!r} ({status}): name one that it serves{says}"
+        if status == 402 or code == "insufficient_quota":
+            return f"the account has no credit left ({status}): top it up, then run again{says}"
+        if code == "model_not_found" or (
+            status in (200, 400, 401, 403, 404, 422, 500) and _NO_SUCH_MODEL.search(said)
+        ):
+            return no_model
+        if status == 401 or code == "invalid_api_key":
+            key = f"{self.shown} refuses the key ({status})"
+            return f"{key}: set {self._variable} to a valid one{says}"
+        if status == 403 and not _ONE_IMAGE.search(said):
+            return f"403: {said}; check what the key in {self._variable} is allowed to do"
+        no_path = _NO_SUCH_PATH.match(said) or (status == 404 and not message)
+        if status == 405 or (status in (200, 404) and no_path):
+            return (
+                f"there is no such service at {self.shown} ({status}): check the endpoint, which "
+                f"ends in /v1 as a rule{says}"
+            )
+        return no_model if status == 404 and _SPEAKS_OF_MODEL.search(said) else ""
 
 
 def _phrase(status: int) -> str:
@@ -218,71 +274,3 @@ def retry_after(headers: "Mapping[str, str]") -> float | None:
     except (ValueError, TypeError, OverflowError):
         return None
     return seconds if seconds > 0 else None
-
-
-def error_message(answer: Any) -> tuple[str, str]:
-    """The message and the code of an error, as various servers lay them out.
-
-    >>> error_message(b'{"error": {"message": "too long", "code": "context_length"}}')
-    ('too long', 'context_length')
-    >>> error_message(b'{"detail": [{"msg": "field required"}]}')
-    ('field required', '')
-    >>> error_message(b"<html><title>Bad gateway</title></html>")
-    ('', '')
-    """
-    if isinstance(answer, bytes | str):
-        try:
-            answer = json.loads(answer)
-        except (ValueError, RecursionError):
-            text = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
-            return "" if text.lstrip().startswith("<") else text.strip(), ""
-    code = ""
-    for _ in range(4):
-        if isinstance(answer, dict):
-            code = str(answer.get("code") or answer.get("type") or code)
-            keys = [key for key in ("error", "message", "detail", "msg") if answer.get(key)]
-            answer = answer[keys[0]] if keys else ""
-        elif isinstance(answer, list):
-            answer = answer[0] if answer else ""
-    return (answer.strip(), code) if isinstance(answer, str) else ("", code)
-
-
-def read_reply(answer: Any) -> Reply:
-    """A chat completion as a `Reply`.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError, RecursionError: it is none.
-    """
-    if isinstance(answer, str):  # declared as text
-        answer = json.loads(answer)
-    choices = answer["choices"]
-    if not choices:
-        return Reply(None, "no choices")
-    message, finish = choices[0]["message"], choices[0].get("finish_reason")
-    usage = answer.get("usage") or {}
-    refusal = message.get("refusal")
-    return Reply(
-        text=_text(message.get("content")),
-        finish=finish if isinstance(finish, str) else None,
-        refusal=_text(refusal) if isinstance(refusal, str) else None,
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens")),
-    )
-
-
-def _text(content: Any) -> str | None:
-    """The content of a message: text, None, or a list of parts, of which the texts are joined.
-
-    Halves of surrogate pairs, which no file can hold, become U+FFFD.
-    """
-    if content is None:
-        return None
-    if isinstance(content, list):
-        content = "".join(part["text"] for part in content if part.get("type") == "text")
-    if not isinstance(content, str):
-        raise TypeError("no text")
-    return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None

@@ -2,21 +2,25 @@
 
 import asyncio
 import base64
+import json
 import random
 import re
 import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
-from paragrain.annotation.backends.connection import (
-    Connection,
-    Passing,
-    Refused,
+from paragrain.annotation.backends.answers import (
+    BrokenOff,
+    ErrorSaid,
     error_message,
     read_reply,
 )
+from paragrain.annotation.backends.connection import Connection, Passing, Refused
+from paragrain.annotation.backends.opening import Opening
 from paragrain.annotation.calls import Call, Picture, Reply, RequestFailed
 from paragrain.annotation.settings import BackendSettings
 from paragrain.errors import UsageError
@@ -30,7 +34,13 @@ LONGEST_WAIT = 60.0
 LEAST_WAIT = 0.05
 """Seconds between retries at least, whatever the server says."""
 
+TRIAL = 2.0
+"""Seconds for which a server that has answered nothing yet is asked again after it said in words
+what is wrong: it may say so for ever."""
+
 _MODELS_TIMEOUT = 30.0
+_NO_CHAT = "the answer is no chat completion"
+_ENOUGH_FORMS = 2  # calls that one refusal met in every form, after which it needs no more proof
 _OPTIONS = {
     "schema": (
         re.compile(r"response_format|json_schema|structured|guided|grammar", re.I),
@@ -59,7 +69,8 @@ class ServerBackend:
     A request that fails in passing (busy, down, garbled, too slow) is sent again after the
     server's own Retry-After, else after 0.5 s, doubled each time up to 60 s, less up to half by
     chance. The last try begins at most `patience` seconds after the call's first failure: the time
-    of that first request does not count, that of later ones does.
+    of that first request does not count, that of later ones does. Until it has answered anything,
+    a server that says in words what is wrong is tried again for two seconds only.
 
     Where the server refuses a request, its options are left out until it is taken: by name where
     the message has one, else one after the other. What proves to be the reason is left out of all
@@ -86,13 +97,15 @@ class ServerBackend:
         self._order = list(_OPTIONS)
         if settings.structured == "on":  # given up last, so that nothing else can be the reason
             self._order = [*self._order[1:], "schema"]
+        self._opening = Opening()
         self._left_out: frozenset[str] = frozenset()
+        self._hopeless: Counter[str] = Counter()
         self._proven: set[tuple[str, frozenset[str]]] = set()
         self._uris: WeakKeyDictionary[Picture, str] = WeakKeyDictionary()
 
     async def ask(self, call: Call, picture: Picture) -> Reply:
         """One chat completion; see `Backend.ask`."""
-        patience = _Patience(self._patience)
+        patience = _Patience(self._patience, lambda: self._opening.answered)
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(Passing),
             wait=_wait,
@@ -106,7 +119,10 @@ class ServerBackend:
             self.trouble = ""
             return reply
         except Passing as failure:
-            raise RequestFailed(patience.reason(failure), unanswered=True) from None
+            reason = patience.reason(failure)
+            raise RequestFailed(reason, unanswered=True, spoken=failure.spoken) from None
+        finally:
+            self._opening.end(id(call))
 
     def _note_trouble(self, state: RetryCallState) -> None:
         self.trouble = str(state.outcome.exception() if state.outcome else "")
@@ -134,8 +150,12 @@ class ServerBackend:
                 there = [option for option in there if option not in known.union(tried)]
                 named = [option for option in there if _OPTIONS[option][0].search(str(refused))]
                 by_name = bool(named)
-                if not named and (not there or (call.kind, known) in self._proven):
-                    raise RequestFailed(str(reason)) from None  # it is the image
+                proven = (call.kind, known) in self._proven
+                if not named and (proven or self._hopeless[str(reason)] >= _ENOUGH_FORMS):
+                    raise RequestFailed(str(reason)) from None  # it is the image, or the model
+                if not named and not there:
+                    self._hopeless[str(reason)] += 1
+                    raise RequestFailed(str(reason)) from None
                 tried.append((named or there)[0])
                 continue
             if not tried:
@@ -164,29 +184,49 @@ class ServerBackend:
         return option != "schema" or (call.schema is not None and self._structured != "off")
 
     async def _send(self, call: Call, uri: str, left_out: frozenset[str]) -> Reply:
-        """One request, one answer.
+        """One request, one answer, as soon as it is this call's turn.
 
         Raises:
             Passing: another try may succeed.
             Refused: the server finds fault with the request.
             RequestFailed: there will be no answer.
         """
-        body = self._body(call, uri, left_out)
+        async with self._opening.turn(id(call)):
+            try:
+                reply = await self._exchange(self._body(call, uri, left_out), call.max_tokens)
+            except (Passing, Refused, RequestFailed) as failure:
+                if isinstance(failure, Passing) and not failure.spoken:
+                    self._opening.silence()
+                else:
+                    self._opening.complaint(id(call))
+                raise
+            self._opening.answer()
+            return reply
+
+    async def _exchange(self, body: dict[str, Any], max_tokens: int) -> Reply:
+        """Send a request and read its answer; raises as `_send`."""
         try:
             async with asyncio.timeout(self._timeout):
-                # Not `chat.completions.create`: it costs a millisecond to check what is right here.
-                answer = await self._connection.client.post(
-                    "/chat/completions", cast_to=object, body=body
-                )
+                answer = await self._connection.ask(body)
         except TimeoutError:
             raise Passing(f"no answer within {self._timeout:g} s") from None
         except Exception as error:
             raise self._connection.failure(error, self.model) from None
         try:
-            return read_reply(answer)
+            return read_reply(answer, max_tokens)
+        except ErrorSaid as error:
+            raise self._connection.failure(error, self.model) from None
+        except BrokenOff as error:
+            raise Passing(str(error)) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            said = self._connection.clean(error_message(answer)[0] or str(answer))
-            raise Passing(f"the answer is no chat completion ({said})") from None
+            raise self._unreadable(answer) from None
+
+    def _unreadable(self, answer: bytes) -> Passing:
+        """What an answer means that is neither a chat completion nor an error."""
+        said = self._connection.clean(error_message(answer)[0] or answer.decode(errors="replace"))
+        if said.startswith(("{", "[")):
+            return Passing("the answer is no JSON" if _torn(answer) else f"{_NO_CHAT} ({said})")
+        return Passing(f"{_NO_CHAT} ({said})", spoken=True)
 
     def _body(self, call: Call, uri: str, left_out: frozenset[str]) -> dict[str, Any]:
         held = self._sends("schema", call) and "schema" not in left_out
@@ -221,6 +261,17 @@ class ServerBackend:
         return uri
 
 
+def _torn(answer: bytes) -> bool:
+    """Whether JSON does not end."""
+    try:
+        json.loads(answer)
+    except ValueError:
+        return True
+    except RecursionError:
+        return False
+    return False
+
+
 async def only_model(endpoint: str | None, key_env: str) -> str:
     """The name of the one model that a server offers, so that the user need not give it.
 
@@ -230,8 +281,8 @@ async def only_model(endpoint: str | None, key_env: str) -> str:
     connection = Connection(endpoint, 1, key_env)
     try:
         async with asyncio.timeout(_MODELS_TIMEOUT):
-            answer: Any = await connection.client.get("/models", cast_to=object)
-        names = [str(entry["id"]) for entry in answer["data"]]
+            answer = await connection.models()
+        names = [str(entry["id"]) for entry in json.loads(answer)["data"]]
     except Exception as error:
         failure = connection.failure(error, "")
         said = connection.clean(str(failure)) or type(failure).__name__
@@ -254,8 +305,8 @@ async def only_model(endpoint: str | None, key_env: str) -> str:
 class _Patience:
     """Tenacity's `stop`: the next try would begin too long after the first failure."""
 
-    def __init__(self, seconds: float):
-        self._seconds = seconds
+    def __init__(self, seconds: float, answered: Callable[[], bool]):
+        self._seconds, self._answered = seconds, answered
         self._first: float | None = None
         self._spent = 0.0
 
@@ -263,6 +314,9 @@ class _Patience:
         now = time.monotonic()
         self._first = now if self._first is None else self._first
         self._spent = now - self._first
+        failure = state.outcome.exception() if state.outcome else None
+        if isinstance(failure, Passing) and failure.spoken and not self._answered():
+            self._seconds = min(self._seconds, TRIAL)
         return self._spent + state.upcoming_sleep > self._seconds
 
     def reason(self, failure: Passing) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from paragrain.annotation.calls import Failure, Reply
 from paragrain.words import UNSPACED
@@ -48,7 +48,9 @@ _HOLDS_REFUSAL = re.compile(rf"(?:^|\n|[.!?。！？]\s)[*_> ]{{0,9}}{_DECLINES}
 _MENTIONS_REFUSAL = re.compile(
     rf"(?<!\w){_DECLINES}|\b(?:unable|impossible|not (?:able|possible)|cannot|can't|no image)\b"
 )
-_JSON = re.compile(r"^[ \t]*(?:`{3,}\w*[ \t]*)?(?=\{\s*(?:\"|\Z)|\[\s*(?:[\"\]]|\Z))", re.MULTILINE)
+_JSON = re.compile(
+    r"^[ \t]*(?:`{3,}\w*[ \t]*)?(?=\{\s*(?:\"|\Z)|\[\s*(?:[\"\]{]|\Z))", re.MULTILINE
+)
 _FENCE = re.compile(r"(?:`{3,}|~{3,})\s*[\w+-]*")
 _EMPHASIS = (
     re.compile(r"(\*{2,3})(?=[^\s*])([^*]+?)(?<=\S)\1"),
@@ -98,16 +100,19 @@ def answer(reply: Reply) -> str | Failure:
     """
     if reply.refusal and reply.refusal.strip():
         return Failure("refusal", _short(reply.refusal))
-    if reply.finish == "content_filter":
-        return Failure("refusal", "the server's content filter")
+    ending = reply.ending
     if reply.finish == "no choices":
         return Failure("empty", "no choices")
+    if ending == "filtered":
+        return Failure("refusal", f"the server ended it with {_short(str(reply.finish))!r}")
+    if ending == "broken":
+        return Failure("unended", f"the server ended it with {_short(str(reply.finish))!r}")
+    cut = ending == "cut"
     if reply.text is None or not reply.text.strip():
-        return Failure("empty", "no content")
-    cut = reply.finish == "length"
+        return _without_answer("no content", cut)
     text, finished = _without_reasoning(reply.text.replace("\r\n", "\n").replace("\r", "\n"))
     if not finished:
-        return Failure("cut" if cut else "unreadable", "reasoning without an answer")
+        return _without_answer("reasoning without an answer", cut, "unreadable")
     if opening := _OPENING.match(text):
         text = text[opening.end() :]
     if end := _TURN_ENDS.search(text):
@@ -116,8 +121,15 @@ def answer(reply: Reply) -> str | Failure:
         return Failure("unreadable", f"{len(text):,} characters")
     text = _SPECIAL.sub("\n", text)
     if not text.strip():
-        return Failure("cut" if cut else "empty", "nothing but reasoning or special tokens")
+        return _without_answer("nothing but reasoning or special tokens", cut)
     return text
+
+
+def _without_answer(
+    detail: str, cut: bool, otherwise: Literal["empty", "unreadable"] = "empty"
+) -> Failure:
+    """Nothing of an answer: it was cut before it began, or there is none."""
+    return Failure("cut" if cut else otherwise, detail, thinking=cut)
 
 
 def opens_as_refusal(text: str) -> bool:

@@ -10,6 +10,7 @@ from paragrain.annotation.parsing.cleaning import (
     tidy,
     unquoted,
 )
+from paragrain.annotation.parsing.leftovers import keeps_note, loops, without_notes
 
 _COMPARED = 2000  # characters; sorting long runs of combining marks would take quadratic time
 _ARTICLES = frozenset("a an the".split())
@@ -114,6 +115,7 @@ _PLAIN_LABEL = re.compile(
     r"(?:\s#?\d{1,2})?\s?:\s+",
     re.IGNORECASE,
 )
+_RESIDUE = re.compile(r"^\s*[-–—•·]\s+|\s*\\+\s*$")  # a second mark; a line break of markdown
 _TITLE_DASH = re.compile(r"^\s*(\*\*|__)[^*]{1,60}\1\s*[-–—]\s")
 
 
@@ -127,9 +129,11 @@ def clean_item(raw: str) -> tuple[str, str]:
         return "", f"an item of {len(raw):,} characters"
     if _TITLE_DASH.match(raw):
         return "", "a title before the sentence"
-    text = unquoted(_PLAIN_LABEL.sub("", tidy(_BOLD_LABEL.sub("", raw))))
+    raw = _RESIDUE.sub("", _BOLD_LABEL.sub("", raw))
+    text = unquoted(without_notes(_PLAIN_LABEL.sub("", tidy(raw))))
     if text is None:
         return "", "quotes that do not pair"
+    text = without_notes(text)
     return text, _item_problem(text)
 
 
@@ -148,6 +152,10 @@ def _item_problem(text: str) -> str:
         return "an item that does not end"
     closed = first_quotation(text)[1]
     behind = text[closed + 1 :].lstrip() if count_words(text[: closed + 1]) > 2 else ""
+    if loops(text):
+        return "the same words again and again"
+    if keeps_note(text):
+        return "a remark in the item"
     if _REMARK.search(text) or (behind and behind[0] != "," and not behind[0].islower()):
         return "a remark behind the sentence"
     return "a sign-off behind the sentence" if _FAREWELL.search(text) else ""

@@ -27,6 +27,10 @@ def folder(
         typer.Option(help="What a .txt holds: captions (one a line), description or paragraph."),
     ] = "captions",
     split: SplitNameOption = None,
+    all: Annotated[
+        bool,
+        typer.Option("--all", help="Hidden files, thumbnails and what else programs leave, too."),
+    ] = False,
     **options: Any,
 ) -> "ImportReport":
     """Import a folder of images, with one .txt beside each or a table of texts.
@@ -37,7 +41,7 @@ def folder(
     """
     from paragrain.sources import import_folder
 
-    return import_folder(images, out, txt_field=txt_field, split=split, **options)
+    return import_folder(images, out, txt_field=txt_field, split=split, all=all, **options)
 
 
 @app.command()
@@ -131,8 +135,9 @@ def jsonl(
         str | None, typer.Option(help="Key of the id; by default one that is known, or the image.")
     ] = None,
     field: Annotated[
-        str, typer.Option(help="Where the text goes: description, captions, paragraph, ...")
-    ] = "description",
+        str | None,
+        typer.Option(help="Where the text of --text-key goes; by default the description."),
+    ] = None,
     split: SplitNameOption = None,
     **options: Any,
 ) -> "ImportReport":

@@ -84,6 +84,51 @@ def sharegpt4v(
 
 
 @app.command()
+@import_command
+def parquet(
+    files: Annotated[
+        Path, typer.Argument(help="A Parquet file, a folder of some, or 'data/train-*.parquet'.")
+    ],
+    out: OutArgument,
+    image_column: Annotated[
+        str | None, typer.Option(help="Column of the images; by default guessed and told.")
+    ] = None,
+    text_column: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of texts; repeatable. By default those that are known."),
+    ] = None,
+    field: Annotated[
+        str | None, typer.Option(help="Where the texts of --text-column go: captions, ...")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="Column of the ids; by default guessed and told.")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the images of which only paths are there.")
+    ] = None,
+    split: SplitNameOption = None,
+    **options: Any,
+) -> "ImportReport":
+    """Import Parquet files with images inside, in Hugging Face's usual layout or others.
+
+    Example: `paragrain import parquet 'data/*.parquet' photos`
+    """
+    from paragrain.sources import import_parquet
+
+    return import_parquet(
+        files,
+        out,
+        images=images,
+        image_column=image_column,
+        text_columns=text_column or (),
+        field=field,
+        id_column=id_column,
+        split=split,
+        **options,
+    )
+
+
+@app.command()
 def scenes(
     out: OutArgument,
     size: Annotated[int, typer.Option(help="Number of training scenes.")] = 8000,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paragrain.encoders.base import ImageTextEncoder, encode_texts
+from paragrain.encoders import ImageTextEncoder, encode_texts
 from paragrain.errors import UsageError
 from paragrain.evaluation import Benchmark
 from paragrain.retrieval.bootstrap import RESAMPLES, interval

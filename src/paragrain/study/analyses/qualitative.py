@@ -17,7 +17,7 @@ import numpy as np
 
 from paragrain import pages
 from paragrain.collection import Collection
-from paragrain.encoders.base import ImageTextEncoder, encode_texts
+from paragrain.encoders import ImageTextEncoder, encode_texts
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark, QueryRanks
 from paragrain.evaluation.stored import DIRECTIONS

@@ -1,0 +1,165 @@
+"""How far the annotation of a collection is: what the collection holds, and what its logs know."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paragrain.annotation.log import CallLog
+from paragrain.annotation.loop import FIELDS, provenance
+from paragrain.collection import Collection, Record
+
+RATE_SECONDS = 300.0
+"""Of so long a time the rate is taken."""
+
+LEAST_SECONDS, LEAST_IMAGES = 10.0, 10
+"""There is no rate of a shorter time, or of fewer images."""
+
+_NEEDED = ("generated", "negatives", "paragraph", "paragraph_score", "annotation", "content")
+
+
+@dataclass
+class Status:
+    """How far the annotation of a collection is.
+
+    Attributes:
+        folder: the collection.
+        images: records of the collection that the latest run is to look at.
+        complete: of them, those that hold every text that the run is to write.
+        fewer: of the complete, those with fewer captions or hard negatives than asked for, by kind.
+        answered: those about which everything is answered, though the collection does not hold it:
+            it is written when their file is through, or when the same command is run again, which
+            asks nothing about them.
+        failed: number of images that lack a text or a score, by reason.
+        remaining: images that are to be asked about.
+        running: whether a process works on it now.
+        rate: images a second of a run that is under way, about which models were asked in the last
+            five minutes; None if they are too few to tell.
+        seconds_left: at that rate; None without one.
+        scores: how many paragraphs that models wrote have each score, "none" for unscored ones.
+        attempts: how many of them took so many attempts.
+        calls: replies in the log, over all runs.
+    """
+
+    folder: Path
+    images: int = 0
+    complete: int = 0
+    fewer: dict[str, int] = field(default_factory=dict)
+    answered: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+    remaining: int = 0
+    running: bool = False
+    rate: float | None = None
+    seconds_left: float | None = None
+    scores: dict[str, int] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    calls: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+def gather(collection: Collection, described: dict[str, Any], running: bool) -> Status:
+    """How far a run is, by what the collection holds now under whatever names.
+
+    An import may have taken texts away since, or brought images.
+
+    Args:
+        collection: as it is now.
+        described: what `run.json` says of the run.
+        running: whether it is under way.
+    """
+    settings, split = described["settings"], described["split"]
+    state = Status(collection.folder, running=running)
+    lines = _Lines(collection.folder / "annotation" / "images", described["run"])
+    fewer, failed, scores = Counter[str](), Counter[str](), Counter[str]()
+    attempts: Counter[int] = Counter()
+    wanted = set(collection.ids(split)[: described["limit"]])
+    for record in collection.records(split, fields=_NEEDED):
+        if record.id not in wanted:
+            continue
+        state.images += 1
+        notes = provenance(record)
+        if record.paragraph and "paragraph" in notes:
+            score = record.paragraph_score
+            scores["none" if score is None else str(score)] += 1
+            tried = notes["paragraph"].get("attempts")
+            attempts[len(tried) if isinstance(tried, list) else 1] += 1
+        line = lines.find(record)
+        failures = (line or {}).get("failures")
+        if failures:
+            failed.update(f"{kind}: {reason}" for kind, reason in failures.items())
+        elif _holds_all(record, settings, notes):
+            state.complete += 1
+            fewer.update(_fewer(record, settings, notes))
+        elif line is not None:
+            state.answered += 1
+        else:
+            state.remaining += 1
+    state.fewer, state.scores, state.attempts = dict(fewer), dict(scores), dict(attempts)
+    state.failed = dict(failed.most_common())
+    state.rate = lines.rate(time.time()) if running else None
+    state.seconds_left = state.remaining / state.rate if state.rate else None
+    with CallLog(collection.folder / "annotation" / "calls", writing=False) as log:
+        state.calls = log.calls
+    return state
+
+
+def _holds_all(record: Record, settings: dict[str, Any], notes: dict[str, Any]) -> bool:
+    """Whether a record holds each kind of text that is wanted, with a score if models wrote it."""
+    if not all(getattr(record, FIELDS[kind]) for kind in settings["texts"]):
+        return False
+    judged = settings["judge"] is not None and "paragraph" in settings["texts"]
+    return not (judged and "paragraph" in notes and record.paragraph_score is None)
+
+
+def _fewer(record: Record, settings: dict[str, Any], notes: dict[str, Any]) -> Iterator[str]:
+    """The lists that models wrote and that are shorter than asked for."""
+    for kind in ("captions", "negatives"):
+        few = len(getattr(record, FIELDS[kind])) < settings[kind]
+        if kind in settings["texts"] and kind in notes and few:
+            yield kind
+
+
+class _Lines:
+    """The latest line about each image in the logs of a run, by content and by id."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self._by_content: dict[str, dict[str, Any]] = {}
+        self._by_id: dict[str, dict[str, Any]] = {}
+        self._times: list[float] = []
+        for path in folder.glob(f"{run}-*.jsonl"):
+            with path.open("rb") as file:
+                for line in file:
+                    try:
+                        self._take(json.loads(line))
+                    except (ValueError, KeyError, TypeError):
+                        continue  # torn by a kill
+
+    def _take(self, value: dict[str, Any]) -> None:
+        if not value.get("replayed"):
+            self._times.append(float(value["time"]))
+        for known, key in ((self._by_content, value.get("content")), (self._by_id, value["id"])):
+            if key and value["time"] >= known.get(key, value)["time"]:
+                known[key] = value
+
+    def find(self, record: Record) -> dict[str, Any] | None:
+        """What was last noted about the image that a record has now."""
+        line = self._by_content.get(record.content or "")
+        if line is not None:
+            return line
+        line = self._by_id.get(record.id)
+        other = line is not None and line.get("content") and record.content
+        return None if other else line  # another image had this name
+
+    def rate(self, now: float) -> float | None:
+        """Images a second in the last minutes; None if that is too little to tell."""
+        recent = [time for time in self._times if now - RATE_SECONDS < time <= now]
+        span = now - min(recent, default=now)
+        if len(recent) < LEAST_IMAGES or span < LEAST_SECONDS:
+            return None
+        return len(recent) / span

@@ -1,0 +1,105 @@
+"""The contents of images that lie as files beside a collection, and may be edited in place.
+
+What the records say of a linked file (`--store paths`) was true when it was imported. So each is
+hashed once here, and again whenever its size, its times or its inode are others: no old vector is
+used for a new picture. What was found is kept in `<collection>/embeddings/files.json`. A change
+that leaves even the time of the last change as it was (a clock that was put back) is not seen.
+"""
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from paragrain.collection import Collection
+from paragrain.collection.reading import inside
+from paragrain.files import read_json, write_text
+from paragrain.images import BadImage, content_hash
+from paragrain.progress import progress_bar
+
+STATES = "files.json"
+
+
+def linked_paths(collection: Collection) -> frozenset[str]:
+    """The paths of images whose bytes are not in the Parquet files."""
+    paths: set[str] = set()
+    for file in collection.files():
+        with pq.ParquetFile(file) as parquet:
+            for index in range(parquet.num_row_groups):
+                group = parquet.metadata.row_group(index)
+                chunks = {
+                    group.column(n).path_in_schema: group.column(n)
+                    for n in range(group.num_columns)
+                }
+                stored = chunks.get("image.bytes")
+                nulls = group.num_rows
+                if stored is not None:
+                    nulls = stored.statistics.null_count if stored.is_stats_set else 0
+                if not nulls:
+                    continue
+                columns = ["image"] if nulls < group.num_rows else ["image.path"]
+                column = parquet.read_row_group(index, columns=columns).column("image")
+                paths |= {
+                    image["path"]
+                    for image in column.to_pylist()
+                    if image and image.get("bytes") is None and image.get("path")
+                }
+    return frozenset(paths)
+
+
+def linked_contents(
+    collection: Collection, paths: Iterable[str], *, show: bool = False
+) -> dict[str, str]:
+    """The content hash of the files at some paths of a collection, as they are now.
+
+    Files that cannot be read are left out.
+
+    Args:
+        collection: whose folder they lie in.
+        paths: of its records.
+        show: whether to show progress where files must be read.
+    """
+    states = collection.folder / "embeddings" / STATES
+    known = _read(states)
+    found: dict[str, list[int | str]] = {}
+    stale: list[str] = []
+    for path in paths:
+        state = _state(collection, path)
+        if state is not None and known.get(path, [])[:-1] == state:
+            found[path] = known[path]
+        elif state is not None:
+            stale.append(path)
+    with progress_bar("checking files", len(stale), unit="images", show=show) as advance:
+        for path in stale:
+            state = _state(collection, path)  # before it is read: an edit from now on is seen
+            with suppress(OSError, BadImage):
+                data = inside(collection.folder, path).read_bytes()
+                if state is not None:
+                    found[path] = [*state, content_hash(data)]
+            advance()
+    if stale:
+        with suppress(OSError):  # in a folder that cannot be written they are hashed each time
+            write_text(states, json.dumps({**known, **found}))
+    return {path: str(state[-1]) for path, state in found.items()}
+
+
+def _state(collection: Collection, path: str) -> list[int | str] | None:
+    """What changes when a file does; None if there is no such file."""
+    try:
+        stat = inside(collection.folder, path).stat()
+    except (OSError, BadImage):
+        return None
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _read(path: Path) -> dict[str, list[int | str]]:
+    """What was found before; nothing if it cannot be read."""
+    try:
+        value = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    return {name: state for name, state in value.items() if isinstance(state, list) and state}

@@ -1,0 +1,225 @@
+"""README.md of a checkpoint: a model card, with the lines that give its vectors without paragrain.
+
+A test runs those lines out of the card of each kind of model.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from paragrain.encoders.note import is_own
+
+if TYPE_CHECKING:
+    from paragrain.encoders.base import ImageTextEncoder
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Story:
+    """How the weights of a checkpoint came to be.
+
+    Attributes:
+        start: name of the model that training began from.
+        sections: further sections, heading and Markdown text.
+        licence: what is known of it, in Markdown.
+        licence_id: its identifier on the Hub, where it has one.
+    """
+
+    start: str | None = None
+    sections: Mapping[str, str] = field(default_factory=dict)
+    licence: str = "Not stated. It follows from the model that this one was made from."
+    licence_id: str | None = None
+
+
+def write_card(folder: Path, encoder: "ImageTextEncoder", story: Story) -> None:
+    """Write the README.md of a checkpoint that lies in `folder`."""
+    parts = [
+        f"---\n{yaml.safe_dump(_front_matter(encoder, story), sort_keys=False)}---\n",
+        "# Image search by text, paragraphs included\n",
+        f"Texts and images become vectors of {encoder.dim} numbers, of unit length; their dot "
+        "product says how well they fit. Made with paragrain.\n",
+        *(f"## {heading}\n\n{text}\n" for heading, text in story.sections.items()),
+        f"## Vectors\n\n{_usage(folder, encoder)}\n",
+        f"## Length of a text\n\n{_length(encoder)}\n",
+        f"## Licence\n\n{story.licence}\n",
+        f"## Limits\n\n{_LIMITS}\n",
+    ]
+    (folder / "README.md").write_text("\n".join(parts), "utf-8")
+
+
+def _front_matter(encoder: "ImageTextEncoder", story: Story) -> dict[str, Any]:
+    """What the Hub reads."""
+    kind = _kind(encoder)
+    libraries = {"pair": "sentence-transformers", "": "paragrain"}
+    matter: dict[str, Any] = {
+        "library_name": libraries.get(kind, "transformers"),
+        "pipeline_tag": "feature-extraction",
+        "tags": ["paragrain", "image-text-retrieval", *([kind] if kind else [])],
+        "license": story.licence_id or "other",
+    }
+    if story.licence_id is None:
+        matter["license_name"] = "see-below"
+    if story.start and _HUB_NAME.fullmatch(story.start):
+        matter["base_model"] = story.start
+    return matter
+
+
+def _kind(encoder: "ImageTextEncoder") -> str:
+    """blip, clip, siglip or pair; "" for an encoder of another package."""
+    return type(encoder).__name__.removesuffix("Encoder").lower() if is_own(encoder) else ""
+
+
+def _length(encoder: "ImageTextEncoder") -> str:
+    most = f" It can read {encoder.max_tokens}." if encoder.max_tokens > encoder.budget else ""
+    return (
+        f"The first {encoder.budget} tokens of a text are read, special tokens included, unless "
+        f"another number is asked for.{most} What is beyond is cut off; the end token stays. The "
+        "tokenizer's `model_max_length` says the same. Names of special tokens within a text "
+        "are read as text."
+    )
+
+
+_LIMITS = (
+    "Trained and measured on what is named above and on nothing else: on other images and other "
+    "kinds of text it may do better or worse. Like its start it may repeat the prejudices of its "
+    "data. It finds and ranks images; it does not check facts."
+)
+
+
+def _usage(folder: Path, encoder: "ImageTextEncoder") -> str:
+    """The lines that give the vectors, with what to know about them."""
+    kind = _kind(encoder)
+    if not kind:
+        return f"{_CUSTOM.format(name=type(encoder).__name__)}\n\n```python\n{_OWN}```"
+    if kind == "pair":
+        images = "The image vectors were given: no model here makes them."
+        if (folder / "vision").is_dir() and any((folder / "vision").iterdir()):
+            images = 'Images: `paragrain.load_encoder(".")`; `vision/` holds their model.'
+        return f"{_PAIR}\n\n```python\n{_pair_lines(encoder)}```\n\n{images}"
+    text, image = _LINES[kind]
+    before = _BLIP if kind == "blip" else ""
+    return f"{before}Of texts:\n\n```python\n{text}```\n\nOf images:\n\n```python\n{image}```"
+
+
+_OWN = """import paragrain as pg
+
+encoder = pg.load_encoder(".")  # this folder
+text_vectors = pg.encode_texts(encoder, ["a red bus at a stop"]).vectors
+"""
+
+_CUSTOM = (
+    "This is a {name}, an encoder that another package brings. Plain `transformers` opens the "
+    "weights and gives other vectors; with that package installed, these lines give them:"
+)
+
+_BLIP = (
+    "`AutoModel` would leave the trained text side out and put an untrained one in its place; "
+    "name the class. "
+)
+
+_PAIR = (
+    "`SentenceTransformer(FOLDER)` of sentence-transformers opens this folder and gives the text "
+    "vectors. So do these lines of plain `transformers`:"
+)
+
+_TEXTS = """import torch
+from transformers import AutoTokenizer, {model}
+
+folder = "."  # where this file is
+texts = ["a red bus at a stop", "two dogs on a wet beach, one with a stick in its mouth"]
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = {model}.from_pretrained(folder, dtype=torch.float32).eval()
+words = tokenizer(texts, truncation=True, padding={padding}, return_tensors="pt")
+with torch.inference_mode():
+    {vectors}
+text_vectors = torch.nn.functional.normalize(vectors, dim=-1)
+"""
+
+_IMAGES = """import torch
+from PIL import Image
+from transformers import AutoImageProcessor, {model}
+
+folder = "."  # where this file is
+images = [Image.open("photo.jpg").convert("RGB")]
+processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+model = {model}.from_pretrained(folder, dtype=torch.float32).eval()
+pixels = processor(images, return_tensors="pt")["pixel_values"]
+with torch.inference_mode():
+    {vectors}
+image_vectors = torch.nn.functional.normalize(vectors, dim=-1)
+"""
+
+
+def _two(model: str, texts: str, images: str, padding: str = "True") -> tuple[str, str]:
+    """The lines of a model with two towers: of texts, of images."""
+    return (
+        _TEXTS.format(model=model, padding=padding, vectors=texts),
+        _IMAGES.format(model=model, vectors=images),
+    )
+
+
+_LINES = {
+    "blip": _two(
+        "BlipForImageTextRetrieval",
+        "states = model.text_encoder(words.input_ids, words.attention_mask).last_hidden_state\n"
+        "    vectors = model.text_proj(states[:, 0])",
+        "states = model.vision_model(pixels).last_hidden_state\n"
+        "    vectors = model.vision_proj(states[:, 0])",
+    ),
+    "clip": _two(
+        "CLIPModel",
+        "states = model.text_model(words.input_ids).pooler_output\n"
+        "    vectors = model.text_projection(states)",
+        "states = model.vision_model(pixels).pooler_output\n"
+        "    vectors = model.visual_projection(states)",
+    ),
+    "siglip": _two(
+        "SiglipModel",
+        "vectors = model.text_model(words.input_ids).pooler_output",
+        "vectors = model.vision_model(pixels).pooler_output",
+        padding='"max_length"',
+    ),
+}
+
+_POOLED = {
+    "mean": "(states * mask).sum(1) / mask.sum(1)",
+    "cls": "states[:, 0]",
+    "max": "states.masked_fill(mask == 0, -torch.inf).max(1).values",
+}
+
+_PAIR_LINES = """import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+folder = "./text"  # beside this file
+texts = ["a red bus at a stop", "two dogs on a wet beach, one with a stick in its mouth"]
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+words = tokenizer(texts, truncation=True, padding=True, return_tensors="pt")
+mask = words.attention_mask[..., None]
+with torch.inference_mode():
+    states = model(words.input_ids, words.attention_mask).last_hidden_state
+vectors = {pooled}
+"""
+
+_DENSE = """layer = load_file(f"{{folder}}/{number}_Dense/model.safetensors")
+vectors = {activation}(torch.nn.functional.linear(vectors, layer["linear.weight"]{bias}))
+"""
+
+
+def _pair_lines(encoder: Any) -> str:
+    """The lines of a pair: its hidden states pooled, and each dense layer behind."""
+    text = encoder.model.text
+    lines = _PAIR_LINES.format(pooled=_POOLED[text.pooling])
+    for number, layer in enumerate([*text.layers, None], 2):
+        activation, bias = "", ""
+        if layer is not None:
+            activation = "torch.nn.{}()".format(layer.activation_name.rpartition(".")[2])
+            bias = ', layer["linear.bias"]' if layer.linear.bias is not None else ""
+        lines += _DENSE.format(number=number, activation=activation, bias=bias)
+    return lines + "text_vectors = torch.nn.functional.normalize(vectors, dim=-1)\n"

@@ -13,9 +13,13 @@ import pytest
 
 from paragrain.errors import UsageError
 from paragrain.files import read_json
+from paragrain.plugins import register
 from paragrain.study.cells import note_failure
 from paragrain.study.plan import Study
+from paragrain.study.plug import GROUP, load_analyses
 from paragrain.study.report import write_report
+from paragrain.study.report.blocks import Words
+from paragrain.study.report.looking import Looker
 
 MakeStudy = Callable[..., Study]
 Put = Callable[..., None]
@@ -151,3 +155,19 @@ def test_numbers_of_another_study_are_refused(
         )
     with pytest.raises(UsageError, match="cannot be read"):
         write_report(study, tmp_path, tmp_path / "two", stored=tmp_path / "no.json", show=False)
+
+
+def test_an_analysis_of_another_package_is_named_in_the_file_or_refused(
+    make_study: MakeStudy,
+) -> None:
+    spec = {"benchmark": "long", "cells": ["BLIP"], "right": "c4", "wrong": "BLIP"}
+    with pytest.raises(UsageError, match="analysis 'margins' that nothing registers"):
+        make_study({"analyses": {**spec, "added": ["margins"]}})
+
+    def margins(looker: Looker) -> list[Words]:
+        return [Words(f"of {', '.join(looker.spec.cells)}")]
+
+    register(GROUP, "margins", margins)
+    study = make_study({"analyses": {**spec, "added": ["margins"]}})
+    found = load_analyses(study.file.analyses.added)["margins"](Looker(study, Path(), {}))
+    assert found == [Words("of BLIP")]

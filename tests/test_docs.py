@@ -173,7 +173,7 @@ def test_the_snippets_on_adding_run(
 
 
 def test_the_report_in_the_guide_is_that_of_the_study_as_it_is() -> None:
-    study = load_study(ROOT / "studies/scenes.yaml")
+    study = load_study("scenes")
     results = json.loads((DOCS / "results/results.json").read_text("utf-8"))
     assert results["missing"] == []
     seeds = {row["model"]: len(row["seeds"]) for row in results["recalls"]}

@@ -320,3 +320,12 @@ def test_a_collection_that_tells_no_hashes(collection: Collection, tmp_path: Pat
     report = store_vectors(Collection.open(folder), *files, show=False)
     assert (report.stored, report.refused, report.without) == (1, 1, 0)
     assert report.failed[0][0] == "b"
+
+
+def test_ids_that_are_written_otherwise_are_found(tmp_path: Path) -> None:
+    photos = collect(tmp_path / "photos", {"000000000003": 1, "b/a.jpg": 2, "07": 3, "7": 4})
+    np.save(tmp_path / "v.npy", random(4))
+    (tmp_path / "ids.json").write_text('["3.0", "a.jpg", "07", "007"]')
+    report = store_vectors(photos, tmp_path / "v.npy", tmp_path / "ids.json", show=False)
+    assert (report.stored, report.absent) == (3, 1)  # "007" could be either of two
+    assert ("007", f"not in {photos.folder}") in report.failed

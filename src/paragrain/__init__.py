@@ -4,7 +4,6 @@ The public names are loaded when first used, so that importing the package is qu
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from paragrain.study.report import write_report
     from paragrain.study.runner import run_study
     from paragrain.training import Recipe, Run, TrainConfig, load_recipe, train
-
-__version__ = version("paragrain")
 
 _ROOMS = {
     "annotation": ("AnnotationSettings", "BackendSettings", "annotate"),
@@ -134,6 +131,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name from the room it lives in."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("paragrain")
     if name not in _HOMES:
         raise AttributeError(f"module 'paragrain' has no attribute {name!r}")
     value = getattr(import_module(f"paragrain.{_HOMES[name]}"), name)

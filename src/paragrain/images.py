@@ -243,8 +243,9 @@ def _open(data: bytes) -> ImageFile.ImageFile:
         raise BadImage(kind)
     try:
         if _is_heif(data):
-            # Not registered with Pillow: what the program around us opens is its own affair.
-            from pillow_heif import HeifImageFile
+            # The reader alone: wheels of pillow-heif bring an encoder under the GPL. Not registered
+            # with Pillow: what the program around us opens is its own affair.
+            from pi_heif import HeifImageFile
 
             return HeifImageFile(io.BytesIO(data))
         return Image.open(io.BytesIO(data), formats=FORMATS)

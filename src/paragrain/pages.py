@@ -78,11 +78,13 @@ tbody th, thead tr:first-child > th:first-child { text-align: left; font-weight:
 thead tr:first-child > th:first-child { font-weight: 700; vertical-align: bottom; }
 table.long tbody th { min-width: min(18rem, 42vw); }
 table.words th, table.words td { text-align: left; white-space: normal; vertical-align: top; }
-table.words td { min-width: 7rem; }
+table.words td { min-width: 7rem; } table.words tbody th { min-width: min(20rem, 68vw);
+  max-width: 24rem; } table.words tbody th:has(+ td + td + td) { min-width: 5rem; }
 td small { display: block; color: var(--dim); font-size: .8rem; font-weight: 400; }
 td.best { font-weight: 700; } td.second { font-style: italic; }
 figure { margin: 1rem 0; } .plot svg { max-width: 100%; height: auto; overflow: visible; }
-.plot { background: var(--paper); }
+.plot { background: var(--paper); display: inline-block; width: min(100%, 29.5rem);
+  vertical-align: top; margin-right: .4rem; }
 blockquote { margin: 0 0 .8rem; padding: .6rem 1rem; border-left: 3px solid var(--mark);
   background: var(--soft); overflow-wrap: anywhere; }
 .row { display: grid; grid-template-columns: repeat(5, minmax(0, 7rem)); gap: .4rem;

@@ -105,10 +105,10 @@ def test_lists_are_asked_for_where_schemas_are_off(asking: Any, stub: Any) -> No
 
 
 def test_as_many_requests_as_allowed_are_under_way_at_once(asking: Any, stub: Any) -> None:
-    stub.script(latency=0.8)
-
     async def run() -> None:
         backend = ServerBackend(asking.settings(stub.url, in_flight=40))
+        await backend.ask(asking.PARAGRAPH, asking.picture())  # the first is asked alone
+        stub.script(latency=0.8)
         asks = [backend.ask(replace(asking.PARAGRAPH, seed=n), asking.picture()) for n in range(40)]
         await asyncio.gather(*asks)
         await backend.close()

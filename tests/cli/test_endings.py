@@ -46,6 +46,8 @@ def run(*args: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
         (2, ["evaluate", "."]),
         (2, ["study", "run", "nothing.yaml"]),
         (2, ["compare", "a.json", "b.json"]),
+        (2, ["compare", ".", "."]),
+        (2, ["import", "folder", ".", "out"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

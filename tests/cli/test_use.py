@@ -29,13 +29,14 @@ def photos(pictures: Path, tmp_path: Path) -> Path:
     return tmp_path / "my photos"
 
 
-def test_on_photographs_every_verb_asks_for_a_model(paragrain: Callable, photos: Path) -> None:
+def test_on_photographs_every_verb_that_encodes_asks_for_a_model(
+    paragrain: Callable, photos: Path
+) -> None:
     for words in (
         ["search", photos, "a dog in snow"],
         ["embed", photos],
         ["evaluate", photos, "--texts", "captions"],
         ["train", photos],
-        ["annotate", "stats", photos],
     ):
         done = paragrain(*words, "--json")
         assert done.code == 2, words
@@ -77,9 +78,15 @@ def test_a_model_is_remembered_for_all_verbs_and_through_imports(
     assert paragrain("use", "--clear", photos).code == 0
     assert paragrain("search", photos, "a star").code == 2
     before = (photos / "collection.json").read_bytes()
-    for words in (["use"], ["use", "--clear", "a", photos], ["use", "nowhere"],
-                  ["use", "./none", photos], ["use", "blip0", "nowhere"]):  # fmt: skip
-        assert paragrain(*words).code == 2, words
+    for words in (
+        [],
+        ["--clear", "a", photos],
+        ["nowhere"],
+        ["./none", photos],
+        ["", photos],
+        ["blip0", "nowhere"],
+    ):
+        assert paragrain("use", *words).code == 2, words
     assert (photos / "collection.json").read_bytes() == before
 
 

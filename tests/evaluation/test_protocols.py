@@ -181,3 +181,38 @@ def test_the_command_says_what_is_not_as_expected(
         done = paragrain("evaluate", data.folder, "--model", random_blip, *words)
         assert done.code == 2
         assert message in done.err
+
+
+OWN = {
+    "title": "My shop, test",
+    "split": "test",
+    "texts": "captions",
+    "one_to_one": True,
+    "tokens": 40,
+    "expected": [{"images": 20, "texts": 20, "of": "the world of these tests"}],
+    "source": "own",
+}
+
+
+def test_another_package_adds_a_protocol(
+    world: Collection, encoder: ImageTextEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "shop-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[paragrain.protocols]\nshop-test = shop_rules:OWN\nbroken = shop_rules:BROKEN\n"
+        "number = shop_rules:NUMBER\n"
+    )
+    (tmp_path / "shop_rules.py").write_text(
+        f"OWN = {OWN!r}\nBROKEN = {{**OWN, 'texts': 'negatives'}}\nNUMBER = 5\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = evaluate(world, encoder, protocol="shop-test", show=False)
+    assert result.about["protocol"]["name"] == "shop-test"
+    assert result.about["protocol"]["sizes"]["as_expected"]
+    for name in ("broken", "number"):
+        with pytest.raises(ParagrainError, match=rf"protocol {name} of shop_rules:.*shop 1\.0"):
+            load_protocol(name)
+    with pytest.raises(UsageError, match=r"urban1k, .*shop-test"):
+        load_protocol("none")

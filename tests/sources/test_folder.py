@@ -258,7 +258,7 @@ def test_orphans_and_doubtful_text_files_are_named(tmp_path: Path) -> None:
     report, records = bring(folder, tmp_path / "out")
     assert len(records) == 5
     assert report.skipped == [
-        ("texts: A.TXT", "there is no image beside it"),
+        ("texts: A.TXT", "it fits 2 images: a.jpg, a.png"),
         ("texts: a.txt", "it fits 2 images: a.jpg, a.png"),
         ("texts: b.txt", "another .txt file belongs to b.jpg already"),
         ("texts: c.txt", "an empty text"),

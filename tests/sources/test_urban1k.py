@@ -80,3 +80,19 @@ def test_the_command(paragrain: Callable, urban: Path, tmp_path: Path) -> None:
     assert (done.code, done.json["kept"]) == (3, 3)
     assert done.json["skipped"] == [["caption/9.txt", "there is no image of this name"]]
     assert "Example" in paragrain("import", "urban1k", "--help").out
+
+
+def test_names_that_are_the_same_in_another_form_are_partners(tmp_path: Path) -> None:
+    folder = tmp_path / "U"
+    (folder / "image" / "@eaDir").mkdir(parents=True)
+    (folder / "caption").mkdir()
+    pairs = {"na\u00efve": "nai\u0308ve", "A": "a", "0007": "7", "8": "8", "08": "09"}
+    for shade, (image, text) in enumerate(pairs.items()):
+        Image.new("RGB", (8, 8), (shade, 0, 0)).save(folder / "image" / f"{image}.JPG", "JPEG")
+        (folder / "caption" / f"{text}.txt").write_text(f"of {image}")
+    (folder / "caption" / "._8.txt").write_bytes(b"fork")
+    report = import_urban1k(folder, tmp_path / "c", show=False)
+    texts = {r.id: r.description for r in Collection.open(tmp_path / "c").records()}
+    assert texts == {**{image: f"of {image}" for image in pairs}, "08": None}
+    assert [where for where, _ in report.skipped] == ["08", "caption/09.txt"]
+    assert report.notes[0].endswith("left out (._* 1, @eaDir 1)")

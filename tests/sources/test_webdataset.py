@@ -340,3 +340,13 @@ def test_what_a_mac_has_packed_is_counted(tmp_path: Path) -> None:
     assert report.notes == [
         "2 files that devices and programs leave are left out (._* 1, __MACOSX 1)"
     ]
+
+
+def test_texts_whose_names_differ_in_form_or_case_find_their_image(tmp_path: Path) -> None:
+    tar = put_tar(
+        tmp_path / "t.tar",
+        {"na\u00efve.png": picture(1), "nai\u0308ve.txt": "x", "b.png": picture(2), "B.TXT": "y"},
+    )
+    report, records = bring_in(tar, tmp_path / "c")
+    assert report.skipped == []
+    assert [record.captions for record in records.values()] == [["x"], ["y"]]

@@ -1,4 +1,4 @@
-"""studies/paper.yaml: each number as the paper states it."""
+"""The study `paper`: each number as the paper states it."""
 
 import shlex
 from collections.abc import Callable
@@ -11,8 +11,7 @@ import typer
 from paragrain.study.plan import Study, load_study
 from paragrain.training import load_recipe
 
-ROOT = Path(__file__).parents[2]
-PAPER = ROOT / "studies" / "paper.yaml"
+PAPER = "paper"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""studies/paper.yaml with tiny models and miniatures of its data sets, from import to report."""
+"""The study `paper` with tiny models and miniatures of its data sets, from import to report."""
 
 import io
 import json
@@ -21,12 +21,12 @@ from paragrain.sources import (
     import_karpathy,
     import_sharegpt4v,
 )
-from paragrain.study.plan import Study, load_study
+from paragrain.study.plan import Study, load_study, study_text
 from paragrain.study.report import write_report
 from paragrain.study.runner import run_study
 from paragrain.study.tables import Column, read_scores
 
-PAPER = Path(__file__).parents[2] / "studies" / "paper.yaml"
+PAPER = "paper"
 WORDS = "a the of on with red blue green square circle star left right above below".split()
 
 
@@ -185,7 +185,7 @@ def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def toy(data: Path, blip: Path, clip: Path, long_clip: Path, seeds: list[int]) -> dict[str, Any]:
     """The content of paper.yaml with tiny models, miniatures of the data, and two steps."""
-    content = yaml.safe_load(PAPER.read_text("utf-8"))
+    content = yaml.safe_load(study_text(PAPER))
     content["model"] = str(blip)
     models = {"CLIP-B-16": clip, "Long-CLIP-B": long_clip, "Long-CLIP-L": long_clip}
     for name, baseline in content["baselines"].items():

@@ -367,7 +367,7 @@ def score_paragraph(
         if isinstance(score, int):
             return score, None
         failure = replace(score, said=_excerpt(reply))
-        room, counts = rooms.next(settings.judge.name, room, failure)
+        room, counts = rooms.next(settings.judge.name, room, failure, factor=4)
         tries += counts
     return None, failure
 

@@ -2,12 +2,15 @@
 
 from paragrain.annotation.calls import Failure
 
+_NO_USE = 1_000_000  # tries
+
 
 class Rooms:
     """How many tokens a reply may take: more after each that was cut, up to a limit.
 
     A model that thinks first may spend all of its room before the answer begins. That is no try:
-    it gets four times the room, at once for all further questions about the image.
+    it gets four times the room, at once for all further questions about the image. Where even the
+    limit was not enough, asking again is of no use.
     """
 
     def __init__(self, most: int) -> None:
@@ -19,19 +22,27 @@ class Rooms:
         """The room of a new question to a model, of which its answer takes `tokens`."""
         return max(tokens, self._least.get(model, 0))
 
-    def next(self, model: str, room: int, failure: Failure | None) -> tuple[int, bool]:
-        """The room of the next try, and whether the last one counts.
+    def next(
+        self, model: str, room: int, failure: Failure | None, factor: int = 2
+    ) -> tuple[int, int]:
+        """The room of the next try, and for how many tries the last one counts.
+
+        Args:
+            model: who was asked.
+            room: of the last try.
+            failure: what was wrong with the reply.
+            factor: by which the room grows, if the answer had begun and was cut.
 
         >>> rooms = Rooms(8192)
         >>> rooms.next("m", 160, Failure("cut")), rooms.next("m", 160, Failure("unreadable"))
-        ((320, True), (160, True))
+        ((320, 1), (160, 1))
         >>> rooms.next("m", 16, Failure("cut", thinking=True)), rooms.first("m", 16)
-        ((64, False), 64)
+        ((64, 0), 64)
         """
         if failure is None or failure.kind != "cut":
-            return room, True
+            return room, 1
         if not failure.thinking:
-            return max(room, min(2 * room, self._most)), True
+            return max(room, min(factor * room, self._most)), 1
         more = max(room, min(4 * room, self._most))
         self._least[model] = max(more, self._least.get(model, 0))
-        return more, more == room
+        return more, _NO_USE if more == room else 0

@@ -83,9 +83,10 @@ def annotate(
                 else:
                     run_coroutine(_annotate(collection, settings, report, split, limit, advance))
         except OSError as error:
+            place, why = error.filename or collection.folder, error.strerror or error
             raise ParagrainError(
-                f"{error.filename or collection.folder} cannot be written ({error.strerror}): make "
-                "room and run the same command again, which goes on from here"
+                f"{place} cannot be written ({why}): "
+                "make room and run the same command again, which goes on from here"
             ) from error
         finally:
             report.seconds = time.monotonic() - started

@@ -7,7 +7,7 @@ from typing import Any
 from paragrain.audit.audit import audit
 from paragrain.audit.report import IMAGE_REASONS, REASONS, AuditReport, Finding
 from paragrain.collection import Collection
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 from paragrain.files import read_json
 
 REPORT = "audit.json"
@@ -22,7 +22,7 @@ def load_report(path: Path) -> AuditReport:
 
     Raises:
         UsageError: there is no such file.
-        ParagrainError: it holds something else, or is damaged.
+        UsageError: it holds something else, or is damaged.
     """
     file = path / REPORT if path.is_dir() else path
     try:
@@ -31,7 +31,7 @@ def load_report(path: Path) -> AuditReport:
     except FileNotFoundError:
         raise UsageError(f"there is no audit {file}: check the path") from None
     except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
-        raise ParagrainError(
+        raise UsageError(
             f"{file} is not an audit, or is damaged: write one with `paragrain audit --out`"
         ) from error
 

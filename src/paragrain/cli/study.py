@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paragrain.cli.common import DeviceOption, JsonOption, duration, end, tell
+from paragrain.cli.common import (
+    CollectionArgument,
+    DeviceOption,
+    JsonOption,
+    ModelOption,
+    duration,
+    end,
+    tell,
+)
 
 if TYPE_CHECKING:
     from paragrain.study.estimate import Forecast
@@ -16,10 +24,55 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-StudyArgument = Annotated[Path, typer.Argument(help="A study file, such as studies/scenes.yaml.")]
+StudyArgument = Annotated[
+    Path, typer.Argument(help="A study file, or one that ships with paragrain: scenes, paper.")
+]
 OutOption = Annotated[
     Path | None, typer.Option(help="Folder of the study's cells; runs/NAME if not given.")
 ]
+
+
+@app.command("new")
+def new(
+    collection: CollectionArgument,
+    file: Annotated[Path, typer.Argument(help="The study file to write.")] = Path("study.yaml"),
+    model: ModelOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write a first study file for a collection: what its splits and texts allow.
+
+    Example: `paragrain study new photos study.yaml --model Salesforce/blip-itm-base-coco`
+    """
+    from paragrain.errors import UsageError
+    from paragrain.files import write_text
+    from paragrain.study.plan import load_study
+    from paragrain.study.skeleton import skeleton
+
+    if file.exists():
+        raise UsageError(f"{file} is there already: name another file, or remove it")
+    write_text(file, skeleton(collection, model))
+    plan = load_study(file)
+    cells = len(list(plan.cells()))
+    value = {"file": str(file), "recipes": plan.file.recipes, "cells": cells}
+    tell(
+        json,
+        value,
+        [
+            f"{file}: {len(plan.models)} models, {len(plan.file.seeds)} seeds, {cells} cells",
+            f"next: paragrain study run {file} --dry-run",
+        ],
+    )
+
+
+@app.command("show")
+def show(study: StudyArgument) -> None:
+    """Print a study file, such as one that ships, to be saved and edited.
+
+    Example: `paragrain study show scenes > mine.yaml`
+    """
+    from paragrain.study.plan import study_text
+
+    typer.echo(study_text(study), nl=False)
 
 
 @app.command("run")
@@ -44,7 +97,7 @@ def run(
 ) -> None:
     """Train and measure what is not done yet of a study; a killed one goes on where it was.
 
-    Example: `paragrain study run studies/scenes.yaml`
+    Example: `paragrain study run scenes`
     """
     from paragrain.study.plan import load_study
     from paragrain.study.runner import default_out, run_study
@@ -80,7 +133,7 @@ def run(
 def status(study: StudyArgument, out: OutOption = None, json: JsonOption = False) -> None:
     """Say which cells of a study are done, and how long they took.
 
-    Example: `paragrain study status studies/scenes.yaml`
+    Example: `paragrain study status scenes`
     """
     from paragrain.study.plan import load_study
     from paragrain.study.runner import default_out, progress_of
@@ -102,6 +155,13 @@ def report(
     to: Annotated[
         Path | None, typer.Option(help="Folder for the report; OUT/report if not given.")
     ] = None,
+    stored: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="The results.json of an earlier report: draw page and plots from its numbers.",
+        ),
+    ] = None,
     device: DeviceOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -109,7 +169,7 @@ def report(
 
     Cells that are not done are left out and named.
 
-    Example: `paragrain study report studies/scenes.yaml --to docs/results`
+    Example: `paragrain study report scenes --to docs/results`
     """
     from paragrain.study.plan import load_study
     from paragrain.study.report import write_report
@@ -117,7 +177,9 @@ def report(
 
     plan = load_study(study)
     where = out or default_out(plan)
-    written = write_report(plan, where, to or where / "report", device=device, show=not json)
+    written = write_report(
+        plan, where, to or where / "report", stored=stored, device=device, show=not json
+    )
     tell(json, written.as_dict(), [*written.lines(), f"report: {written.page.resolve()}"])
     end([(label, "has no results yet") for label in written.missing], what="not in the report")
 

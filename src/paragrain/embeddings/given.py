@@ -5,7 +5,7 @@ any number of collections; `load_encoder("vectors:NAME:WIDTH+TEXT")` finds them 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
 from paragrain.images import BadImage, content_hash
 from paragrain.progress import progress_bar
+from paragrain.sources.finding import Finder
 from paragrain.sources.tables import CELL_SUFFIXES, JSON_SUFFIXES, table_rows
 
 BLOCK = 8192
@@ -77,7 +78,8 @@ def store_vectors(
         collection: whose records the ids name.
         vectors: a `.npy` file of floating-point numbers `[R, D]`.
         ids: R ids in the same order: `.txt` (one a line), `.json` (a list), `.npy` (strings), or a
-            `.csv`, `.tsv` or `.jsonl` with a column `id`.
+            `.csv`, `.tsv` or `.jsonl` with a column `id`. One that is not in the collection as
+            it stands is found by the rules of names; see `sources.finding.Finder`.
         name: of the space; the name of the file if not given.
         split: the records of this split only.
         show: whether to show progress.
@@ -107,6 +109,7 @@ def store_vectors(
             "copy the collection to a folder that can"
         )
     contents = known_contents(collection, split)
+    listed = _meant(listed, contents)
     absent = [(id, f"not in {collection.place(split)}") for id in listed if id not in contents]
     rows, refused = _one_row_each(listed, contents, matrix)
     refused += _not_directions(rows, matrix, show)
@@ -239,6 +242,21 @@ def _differ(one: int, other: int, matrix: np.ndarray) -> bool:
     """Whether two rows are two directions; a row that is none differs from all."""
     first, second = _unit(matrix[[one, other]])
     return not bool(np.abs(first - second).max() <= SAME)
+
+
+def _meant(listed: list[str], known: Iterable[str]) -> list[str]:
+    """The ids that are listed, as the collection writes those that are not in it as they stand.
+
+    >>> _meant(["3", "a.jpg", "007", "x"], ["000000000003", "b/a.jpg", "7", "007"])
+    ['000000000003', 'b/a.jpg', '007', 'x']
+    """
+    ids = {id: id for id in known}
+    if all(id in ids for id in listed):
+        return listed
+    finder, taken = Finder(ids), set(listed)
+    found = {id: finder.find(id) for id in listed if id not in ids}
+    sure = {id: ids[0] for id, ids in found.items() if len(ids) == 1 and ids[0] not in taken}
+    return [sure.get(id, id) for id in listed]
 
 
 def _one_row_each(

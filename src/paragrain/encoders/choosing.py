@@ -83,7 +83,7 @@ def encoder_for(
                 f"{error} (it is the model that {place} remembers; `paragrain use MODEL {place}` "
                 "names another)"
             ) from error
-    if not _holds_scenes_alone(collection):
+    if not holds_scenes_alone(collection):
         raise UsageError(
             f"{place} holds other pictures than drawn scenes, which are all that {SHIPPED[0]} "
             f"knows: name a model by --model, or once for all by `paragrain use MODEL {place}`, "
@@ -92,7 +92,7 @@ def encoder_for(
     return load_encoder(SHIPPED[0], device)
 
 
-def _holds_scenes_alone(collection: Collection) -> bool:
+def holds_scenes_alone(collection: Collection) -> bool:
     """Whether each record is one of `paragrain import scenes`."""
     return all(
         record.source == "scenes" and record.graph is not None

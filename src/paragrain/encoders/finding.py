@@ -48,6 +48,8 @@ def checkpoint_folder(name: str, fetch: Callable[[str], Path]) -> Path:
         UsageError: there is no such folder, and no name on the Hub looks like this.
         ParagrainError: the Hub does not give it.
     """
+    if not name.strip():
+        raise UsageError("the name of the model is empty: name a checkpoint's folder or a Hub name")
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder

@@ -11,7 +11,7 @@ import numpy as np
 from paragrain.collection import Collection, Record
 from paragrain.embeddings import embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 from paragrain.evaluation.stored import KS, QueryRanks
 from paragrain.retrieval import RetrievalScores, exact_ranks, group_numbers, scores_from_ranks
 
@@ -81,7 +81,7 @@ class Benchmark:
 
         Raises:
             UsageError: there is no such split or field.
-            ParagrainError: no image of the split has such a text.
+            UsageError: no image of the split has such a text.
         """
         if texts not in RIGHT_FIELDS:  # refused before anything is computed
             raise UsageError(
@@ -107,7 +107,7 @@ class Benchmark:
             text_image += [row_of[record.id]] * len(own)
         if not found:
             have = fields_with_texts(collection, split)
-            raise ParagrainError(
+            raise UsageError(
                 f"no image of {collection.place(split)} has a text in {texts!r}: "
                 + (f"evaluate on {', '.join(have)}" if have else "import texts first")
             )

@@ -7,10 +7,14 @@ from importlib import resources
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError, UsageError
+from paragrain.plugins import registered
+
+GROUP = "paragrain.protocols"
+"""The entry points of packages that add protocols."""
 
 
 class _Data(BaseModel):
@@ -121,11 +125,27 @@ def protocols() -> dict[str, Protocol]:
 
 
 def load_protocol(name: str) -> Protocol:
-    """The protocol of that name.
+    """The protocol of that name: of this package, or of another that registers it.
+
+    An entry point of the group `paragrain.protocols` is a `Protocol`, or its settings as a
+    dictionary, which then bears the entry point's name.
 
     Raises:
         UsageError: there is none.
+        ParagrainError: what another package registers is no protocol.
     """
-    if name not in protocols():
-        raise UsageError(f"there is no protocol {name!r}: use one of {', '.join(protocols())}")
-    return protocols()[name]
+    if name in protocols():
+        return protocols()[name]
+    others = registered(GROUP)
+    if name not in others:
+        raise UsageError(
+            f"there is no protocol {name!r}: use one of {', '.join([*protocols(), *others])}"
+        )
+    found = others[name].load()
+    try:
+        return found if isinstance(found, Protocol) else Protocol(**{**dict(found), "name": name})
+    except (ValidationError, TypeError, ValueError) as error:
+        problem = " ".join(str(error).split())[:200]
+        raise ParagrainError(
+            f"the protocol {name} of {others[name].origin} does not work ({problem}): mend it there"
+        ) from None

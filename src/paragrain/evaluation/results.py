@@ -196,7 +196,8 @@ def load_result(
 
     Raises:
         UsageError: there is no such file, or no such result in it.
-        ParagrainError: it is no result, is damaged, or the ranks beside it belong to another.
+        UsageError: it is no result, or is damaged.
+        ParagrainError: the ranks beside it belong to another.
     """
     path = Path(path)
     entries = result_entries(path)
@@ -249,7 +250,7 @@ def result_entries(path: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         raise UsageError(f"there is no result file {path}: check the path") from None
     except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
-        raise ParagrainError(
+        raise UsageError(
             f"{path} is not a result file with ranks: write one with `paragrain evaluate --out` "
             "and a name that ends with .json"
         ) from error

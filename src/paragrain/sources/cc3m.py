@@ -24,7 +24,7 @@ from paragrain.collection import (
 from paragrain.collection.wanted import Wanted
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash
-from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.cells import NotTexts, Values, text_problem, texts_of
 from paragrain.sources.names import shown
 from paragrain.sources.packed import Packed
 from paragrain.sources.parts import Part
@@ -204,6 +204,10 @@ def _row_problem(cells: list[str], caption: int, url: int) -> str | None:
         return "it has no tab between caption and URL"
     if problem := text_problem(cells[caption]):
         return f"{problem} as its caption"
+    try:
+        texts_of(cells[caption])
+    except NotTexts as reason:
+        return str(reason)
     if "://" not in cells[url] or text_problem(cells[url]):
         return f"{shown(cells[url])[:80]!r} is not a URL"
     return None
@@ -223,7 +227,7 @@ def _item(row: _Row, values: Values, image: Part | None, state: str) -> Item:
 def _record(row: _Row, values: Values, image: Part | None) -> Record:
     id, caption, url = row
     picture = ImageRef() if image is None else ImageRef(image.read(), id + image.suffix)
-    return Record(id, picture, **merged({"captions": [caption], "url": url}, values))
+    return Record(id, picture, **merged({"captions": texts_of(caption), "url": url}, values))
 
 
 # --- The pictures -----------------------------------------------------------------------------

@@ -88,5 +88,5 @@ def _add_caption(listing: Listing, place: int, annotation: dict[str, Any]) -> No
         listing.problems.append((where, problem))
     elif reason := text_problem(caption):
         listing.problems.append((where, f"{reason} as a caption of image {id}"))
-    else:
-        listing.values[id].setdefault("captions", []).append(caption)
+    elif captions := listing.kept(where, [caption]):
+        listing.values[id].setdefault("captions", []).extend(captions)

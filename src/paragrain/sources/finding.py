@@ -62,8 +62,8 @@ class Finder:
         self._tails: dict[tuple[str, ...], list[str]] = {}
         self._deep: set[tuple[str, ...]] = set()
         for id, path in paths.items():
-            keys = {loosest(path.rpartition("/")[2]), loosest(id.rpartition("/")[2])}
-            for key in keys:
+            names = {path.rpartition("/")[2], id.rpartition("/")[2]}
+            for key in set(map(loosest, names)):
                 self._tails.setdefault((key,), []).append(id)
 
     def find(self, name: str) -> list[str]:

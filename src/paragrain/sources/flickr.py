@@ -13,6 +13,7 @@ from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
 from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.listing import Listing, record_id
+from paragrain.sources.names import base, stem
 from paragrain.sources.photo import said
 from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text
@@ -74,7 +75,7 @@ def import_flickr(
         in_order = sorted(pairs, key=lambda pair: pair[0])  # stable: equal numbers as in the file
         good = listing.kept(name, [caption for _, caption in in_order])
         values = said(split=split, captions=good)
-        listing.add(name, record_id(PurePosixPath(name).stem), [name], values)
+        listing.add(name, record_id(stem(base(name))), [name], values)
     return listing.write(
         out,
         name="flickr",

@@ -12,7 +12,7 @@ from paragrain.collection.record import TEXT_FIELDS
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import IMAGE_SUFFIXES, UNREADABLE
 from paragrain.sources.cells import Values, text_problem
-from paragrain.sources.names import normal, shown
+from paragrain.sources.names import folded, normal, shown
 from paragrain.sources.photo import merged, photo_item, said
 from paragrain.sources.registry import importer
 from paragrain.sources.tables import CELL_SUFFIXES, JSON_SUFFIXES, read_text
@@ -67,7 +67,7 @@ def import_folder(
 
     Raises:
         UsageError: `folder` is no folder, or `out` is the same one, or `texts` cannot be used.
-        ParagrainError: there are no pictures.
+        UsageError: there are no pictures.
     """
     if txt_field not in TXT_FIELDS:
         raise UsageError(
@@ -76,7 +76,7 @@ def import_folder(
     tables = Texts(texts)
     found = _find(folder, out, all)
     if not found.images:
-        raise ParagrainError(f"there are no images in {folder}: check the path")
+        raise UsageError(f"there are no images in {folder}: check the path")
     beside = _texts_beside(folder, found, txt_field)
     paths = {path: path for path in found.images}
     joined = tables.join(paths, root=folder)
@@ -155,15 +155,16 @@ def _sort_in(found: _Found, folder: Path, path: str) -> bool:
 def _texts_beside(folder: Path, found: _Found, txt_field: str) -> dict[str, Values]:
     """What the `.txt` files say about the pictures beside them; the rest becomes problems."""
     by_name: dict[str, list[str]] = defaultdict(list)
-    by_normal: dict[str, list[str]] = defaultdict(list)
+    by_form: dict[str, list[str]] = defaultdict(list)
     for image in found.images:
         for name in (image, str(PurePosixPath(image).with_suffix(""))):
             by_name[name].append(image)
-            by_normal[normal(name)].append(image)
+            for form in {normal(name), folded(name)}:
+                by_form[form].append(image)
     beside: dict[str, Values] = {}
     for path in found.texts:
         name = path[: -len(".txt")]
-        images = by_name.get(name) or by_normal.get(normal(name)) or []
+        images = by_name.get(name) or by_form.get(normal(name)) or by_form.get(folded(name)) or []
         if len(images) != 1:
             fits = f"it fits {len(images)} images: {', '.join(images[:3])}"
             reason = fits if images else "there is no image beside it"

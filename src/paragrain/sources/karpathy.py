@@ -1,7 +1,7 @@
 """Karpathy's splits of COCO, Flickr30k and Flickr8k: one JSON file with splits and captions."""
 
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, WriteOptions
@@ -9,6 +9,7 @@ from paragrain.errors import UsageError
 from paragrain.files import read_json
 from paragrain.sources.cells import Values
 from paragrain.sources.listing import Listing, record_id
+from paragrain.sources.names import base, stem
 from paragrain.sources.registry import importer
 
 
@@ -83,7 +84,7 @@ def _add(listing: Listing, where: str, entry: dict[str, Any]) -> bool:
         names.insert(0, f"{filepath}/{filename}")
     id, split = record_id(entry.get("cocoid")), record_id(entry.get("split"))
     if id is None and isinstance(filename, str):
-        id = record_id(PurePosixPath(filename).stem)
+        id = record_id(stem(base(filename)))
     if split is None:
         listing.problems.append((id or where, "it has no valid split"))
         return False

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, WriteOptions, write_collection
-from paragrain.errors import ParagrainError, UsageError
-from paragrain.sources.cells import Values, text_problem
+from paragrain.errors import UsageError
+from paragrain.sources.cells import NotTexts, Values, text_problem, texts_of
 from paragrain.sources.finding import Below, name_problem
 from paragrain.sources.names import folded, is_elsewhere, is_end, number, shown
 from paragrain.sources.photo import merged, photo_item
@@ -93,13 +93,19 @@ class Listing:
         return numbers
 
     def kept(self, where: str, texts: Iterable[Any]) -> list[str]:
-        """The texts that can be kept; the others become problems."""
+        """The texts that can be kept, also those of printed lists; the others become problems."""
         good = []
-        for text in texts:
-            if problem := text_problem(text):
-                self.problems.append((where, problem))
-            else:
-                good.append(text)
+        for value in texts:
+            try:
+                found = texts_of(value)
+            except NotTexts as reason:
+                self.problems.append((where, str(reason)))
+                continue
+            for text in found:
+                if problem := text_problem(text):
+                    self.problems.append((where, problem))
+                else:
+                    good.append(text)
         return good
 
     def write(
@@ -124,7 +130,7 @@ class Listing:
 
         Raises:
             UsageError: no image is listed, or `texts` cannot be used.
-            ParagrainError: none of the images is there.
+            UsageError: none of the images is there.
         """
         tables = Texts(texts)
         if not self.names:
@@ -132,7 +138,7 @@ class Listing:
             raise UsageError(f"{self.path} lists no images that can be used{first}: check the file")
         files = self._files()
         if not files:
-            raise ParagrainError(
+            raise UsageError(
                 f"none of the {len(self.names):,} images listed in {self.path} is in "
                 f"{self.images}: check the folder"
             )

@@ -4,7 +4,8 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from functools import lru_cache
+from pathlib import Path
 from urllib.parse import unquote
 
 from paragrain.images import IMAGE_SUFFIXES
@@ -38,9 +39,29 @@ def is_valid(text: str) -> bool:
     return True
 
 
+def suffix(path: str) -> str:
+    """The last extension, as `PurePosixPath` has it, but several times as quick.
+
+    >>> suffix("a.b/22.05.png"), suffix("a/.hidden"), suffix("a.")
+    ('.png', '', '')
+    """
+    name = path[path.rfind("/") + 1 :]
+    dot = name.rfind(".")
+    return name[dot:] if 0 < dot < len(name) - 1 else ""
+
+
 def stem(path: str) -> str:
     """The path without the last extension: `22.05` of `22.05.png`."""
-    return path.removesuffix(PurePosixPath(path).suffix)
+    return path.removesuffix(suffix(path))
+
+
+def base(path: str) -> str:
+    """What is behind the last "/" or backslash.
+
+    >>> base("a/b.jpg"), base("C:\\\\a\\\\b.jpg")
+    ('b.jpg', 'b.jpg')
+    """
+    return re.split(r"[/\\]", path)[-1]
 
 
 def normal(name: str) -> str:
@@ -51,7 +72,7 @@ def normal(name: str) -> str:
 def normal_end(name: str) -> str:
     """The same, with the extension in lower case."""
     name = normal(name)
-    return stem(name) + PurePosixPath(name).suffix.lower()
+    return stem(name) + suffix(name).lower()
 
 
 def folded(name: str) -> str:
@@ -66,7 +87,7 @@ def loosest(name: str) -> str:
     ('img_1', '9', '9')
     """
     name = folded(name.strip())
-    while PurePosixPath(name).suffix in IMAGE_SUFFIXES:
+    while suffix(name) in IMAGE_SUFFIXES:
         name = stem(name)
     name = _COCO.sub("", name)
     return number(name) or name
@@ -136,7 +157,12 @@ def below(name: str, root: Path) -> Iterator[str]:
     path = Path(os.path.expanduser(name))  # noqa: PTH111  (`Path.expanduser` may raise)
     if not path.is_absolute() or "\0" in name:
         return
-    real = Path(os.path.realpath(path.parent)) / path.name
-    for place, base in ((path, root.absolute()), (real, Path(os.path.realpath(root)))):
+    real = Path(_real(str(path.parent))) / path.name
+    for place, base in ((path, root.absolute()), (real, Path(_real(str(root))))):
         if place.is_relative_to(base):
             yield place.relative_to(base).as_posix()
+
+
+@lru_cache(256)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from paragrain.collection import BadRecord, Skipped, Store
 from paragrain.errors import UsageError
 from paragrain.images import IMAGE_SUFFIXES, UNREADABLE, content_hash
-from paragrain.sources.names import shown
+from paragrain.sources.names import folded, shown
 from paragrain.sources.packed import Packed
 from paragrain.sources.parts import TAR, TEXT_SUFFIXES, Part, members_of
 from paragrain.sources.texts import TEXT_COLUMNS
@@ -300,6 +300,7 @@ def _by_image(groups: dict[str, list[Part]]) -> Iterator[tuple[str, list[Part]]]
 
     `a.jpg.txt` belongs to `a.jpg`. If `a.png` is there too, `a.jpg` leaves the group "a" with it.
     """
+    _join_forms(groups)
     several = {id for id, parts in groups.items() if len(_images(parts)) > 1}
     for id in list(groups):
         suffix = PurePosixPath(id).suffix
@@ -317,6 +318,17 @@ def _by_image(groups: dict[str, list[Part]]) -> Iterator[tuple[str, list[Part]]]
             near.remove(own[0])
             texts.insert(0, own[0])
     yield from groups.items()
+
+
+def _join_forms(groups: dict[str, list[Part]]) -> None:
+    """Give texts whose names differ in Unicode's form or in case alone to the one image."""
+    by_form: dict[str, list[str]] = defaultdict(list)
+    for id, parts in groups.items():
+        if _images(parts):
+            by_form[folded(id)].append(id)
+    for id in [id for id, parts in groups.items() if not _images(parts)]:
+        if len(near := by_form.get(folded(id), [])) == 1:
+            groups[near[0]] += groups.pop(id)
 
 
 def _images(parts: list[Part]) -> list[Part]:

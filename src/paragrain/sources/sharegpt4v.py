@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, Item, Skipped, WriteOptions, write_collection
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 from paragrain.sources.cells import Values, text_problem
 from paragrain.sources.finding import Below, name_problem
 from paragrain.sources.photo import merged, photo_item, said
@@ -72,7 +72,7 @@ def import_sharegpt4v(
 
     Raises:
         UsageError: `entries` is no JSON list, or a folder is not there.
-        ParagrainError: none of the entries can be used.
+        UsageError: none of the entries can be used.
     """
     if absent := [folder for folder in images if not folder.is_dir()]:
         raise UsageError(f"there is no folder {absent[0]}: check the path of the images")
@@ -97,7 +97,7 @@ def import_sharegpt4v(
                 yield item
         if not some:
             why = problems.example()
-            raise ParagrainError(f"no entry of {entries} can be used{why}: check the paths")
+            raise UsageError(f"no entry of {entries} can be used{why}: check the paths")
         notes.extend(seen.notes())
 
     return write_collection(

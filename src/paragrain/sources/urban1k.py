@@ -1,6 +1,7 @@
 """Urban1k: a folder of images and a folder of texts with the same names."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Unpack
@@ -9,10 +10,12 @@ from paragrain.collection import ImportReport, WriteOptions
 from paragrain.errors import UsageError
 from paragrain.images import IMAGE_SUFFIXES
 from paragrain.sources.cells import Values, text_problem
+from paragrain.sources.finding import Finder
 from paragrain.sources.listing import Listing
-from paragrain.sources.names import shown
+from paragrain.sources.names import shown, stem
 from paragrain.sources.registry import importer
 from paragrain.sources.tables import read_text
+from paragrain.sources.walking import Walk, dropping
 
 
 @importer("urban1k")
@@ -42,23 +45,30 @@ def import_urban1k(
     if not (folder / "image").is_dir() or not captions.is_dir():
         raise UsageError(f"{folder} is not in Urban1k's layout: it needs folders image and caption")
     listing = Listing(folder / "image", folder / "image")
-    unused = dict.fromkeys(_names(captions, listing, [".txt"]))
-    for name in _names(listing.images, listing, IMAGE_SUFFIXES):
-        id = PurePosixPath(name).stem
+    left_out: Counter[str] = Counter()
+    unused = {stem(name): name for name in _names(captions, listing, [".txt"], left_out)}
+    names = _names(listing.images, listing, IMAGE_SUFFIXES, left_out)
+    own = {stem(name): unused.pop(stem(name)) for name in names if stem(name) in unused}
+    finder = Finder({name: name for name in unused})
+    for name in names:
+        id = stem(name)
         values: Values = {"split": "test"}
-        if f"{id}.txt" in unused:
-            del unused[f"{id}.txt"]
-            text, problem = _text(captions / f"{id}.txt")
-        elif id in listing.names:
-            text, problem = "", None  # `add` says that this id came before
+        if id not in own and len(found := finder.find(id)) == 1 and found[0] in unused:
+            own[id] = unused.pop(found[0])
+        if id in listing.names:
+            problem = None  # `add` says that this id came before
+        elif id in own:
+            values["description"], problem = _text(captions / own[id])
         else:
-            text, problem = "", f"there is no caption/{id}.txt; the image stays without a text"
+            problem = f"there is no caption/{id}.txt; the image stays without a text"
         if problem:
             listing.problems.append((id, problem))
-        elif text:
-            values["description"] = text
+            values.pop("description", None)
         listing.add(name, id, [name], values)
-    listing.problems += [(f"caption/{name}", "there is no image of this name") for name in unused]
+    listing.problems += [
+        (f"caption/{name}", "there is no image of this name") for name in unused.values()
+    ]
+    listing.notes += Walk(left_out=left_out).notes()
     return listing.write(
         out,
         name="urban1k",
@@ -69,12 +79,21 @@ def import_urban1k(
     )
 
 
-def _names(folder: Path, listing: Listing, suffixes: frozenset[str] | list[str]) -> list[str]:
-    """Files in a folder with these extensions, sorted; others become problems, hidden ones not."""
+def _names(
+    folder: Path,
+    listing: Listing,
+    suffixes: frozenset[str] | list[str],
+    left_out: Counter[str],
+) -> list[str]:
+    """Files in a folder with these extensions, sorted; others become problems.
+
+    What devices and programs leave is counted in `left_out`.
+    """
     names = []
     for name in sorted(os.listdir(folder)):  # noqa: PTH208  (names, not paths)
         where = shown(f"{folder.name}/{name}")
-        if name.startswith("."):
+        if left_by := dropping(f"{name}/" if (folder / name).is_dir() else name):
+            left_out[left_by] += name != ".DS_Store"
             continue
         if PurePosixPath(name).suffix.lower() not in suffixes:
             listing.problems.append((where, "not a file of the kind that belongs here"))

@@ -67,9 +67,9 @@ class Walk:
 
     def notes(self, how: str = "") -> list[str]:
         """What was left out, in a sentence; `how` says how to take it."""
-        if not self.left_out:
+        if not self.left_out.total():
             return []
-        kinds = ", ".join(f"{shown(kind)} {n:,}" for kind, n in sorted(self.left_out.items()))
+        kinds = ", ".join(f"{shown(kind)} {n:,}" for kind, n in sorted(self.left_out.items()) if n)
         total = f"{self.left_out.total():,} files that devices and programs leave are left out"
         return [f"{total} ({kinds}){how}"]
 

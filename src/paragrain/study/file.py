@@ -281,7 +281,7 @@ class StudyFile(_Data):
     settings: dict[str, Any] = {}
     seeds: tuple[int, ...] = Field(min_length=1)
     collections: dict[Name, Source] = Field(min_length=1)
-    recipes: tuple[str, ...] = Field(min_length=1)
+    recipes: tuple[str, ...] = ()
     baselines: dict[Name, Baseline] = {}
     benchmarks: dict[Name, BenchmarkSpec] = Field(min_length=1)
     curves: dict[Name, Curve] = {}
@@ -289,6 +289,12 @@ class StudyFile(_Data):
     analyses: Analyses | None = None
     claims: tuple[Claim, ...] = ()
     throughput: Throughput | None = None
+
+    @model_validator(mode="after")
+    def _trains(self) -> "StudyFile":
+        if not self.recipes and not any(group.cells for group in self.groups.values()):
+            raise ValueError("trains nothing: name a recipe, or a cell of a group")
+        return self
 
 
 def named(claim: Claim) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ class Study:
     file: StudyFile
     path: Path
     config: TrainConfig = field(repr=False)
+    text: str = field(default="", repr=False)
 
     @cached_property
     def models(self) -> dict[str, list[Cell]]:
@@ -190,10 +192,38 @@ class Study:
         return list(self._trained(name, CellSpec(recipe=name)))
 
 
+_FILES = resources.files("paragrain.study") / "files"
+
+
+def shipped() -> list[str]:
+    """Names of the studies that ship with the package."""
+    return sorted(file.name.removesuffix(".yaml") for file in _FILES.iterdir())
+
+
+def study_text(path: str | Path) -> str:
+    """What a study file says, or one that ships, by its name.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    path = Path(path)
+    if not path.exists() and str(path) in shipped():
+        return (_FILES / f"{path}.yaml").read_text("utf-8")
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no study file {path}: check the path, or name one that ships "
+            f"({', '.join(shipped())})"
+        ) from None
+
+
 def load_study(path: str | Path | Study) -> Study:
     """Read a study file and see that all its names fit together; nothing is opened or run.
 
-    A study that was read already is given back.
+    Args:
+        path: of a file; or the name of a study that ships with the package, see `shipped`. A study
+            that was read already is given back.
 
     Raises:
         UsageError: there is no such file, or it says something that cannot be.
@@ -202,16 +232,14 @@ def load_study(path: str | Path | Study) -> Study:
         return path
     path = Path(path)
     try:
-        content = yaml.load(path.read_text("utf-8"), _NamesOnce)
-        file = StudyFile.model_validate(content)
-    except FileNotFoundError:
-        raise UsageError(f"there is no study file {path}: check the path") from None
+        text = study_text(path)
+        file = StudyFile.model_validate(yaml.load(text, _NamesOnce))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         problem = " ".join(str(error).split())
         raise UsageError(f"the study {path} cannot be read: {problem}") from None
     except ValidationError as error:
         raise UsageError(f"the study {path} is not valid: {first_problem(error)}") from None
-    study = Study(file, path, make_config(None, file.settings))
+    study = Study(file, path, make_config(None, file.settings), text)
     _check_names(study)
     return study
 

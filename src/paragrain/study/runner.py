@@ -110,7 +110,7 @@ def _run(
     wanted = [cell for cell in study.cells() if _asked(cell, only, seeds)]
     pending = [cell for cell in wanted if missing(study, cell, out)]
     report = StudyReport(out, kept=len(wanted) - len(pending))
-    write_text(out / "study.yaml", study.path.read_text("utf-8"))
+    write_text(out / "study.yaml", study.text)
     if not pending:
         return report
     collections = prepare_collections(study, out, show=show)

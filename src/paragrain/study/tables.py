@@ -21,8 +21,6 @@ from paragrain.retrieval.bootstrap import RESAMPLES, Units, interval, resample, 
 from paragrain.study.cells import curve_path, result_path
 from paragrain.study.plan import Study
 
-SIGNIFICANT = 0.05
-
 METHOD = (
     "Intervals are of 95 %: bootstrap over groups of images with their texts (2,000 draws), "
     "widened by the spread between seeds (Student's t) on the arcsine scale of a proportion, so "
@@ -139,8 +137,11 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """Whether p is below 0.05; no correction for the number of comparisons."""
-        return self.p < SIGNIFICANT
+        """Whether the interval leaves zero out, as it does where p is below 0.05.
+
+        There is no correction for the number of comparisons.
+        """
+        return self.low > 0 or self.high < 0
 
     @property
     def text(self) -> str:

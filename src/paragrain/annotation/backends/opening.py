@@ -18,11 +18,13 @@ class Opening:
 
     Attributes:
         answered: whether the server has answered a call; from then on nothing is held back.
+        busy: whether a request failed without a word on what is wrong; then nothing is held back
+            either.
     """
 
     def __init__(self) -> None:
         """Nothing is known yet."""
-        self.answered = False
+        self.answered = self.busy = False
         self._under_way: object | None = None
         self._suspects: set[int] = set()
         self._news = asyncio.Event()
@@ -51,6 +53,11 @@ class Opening:
         self.answered = True
         self._tell()
 
+    def silence(self) -> None:
+        """Take note that a request failed without a word: a server that is busy refuses nothing."""
+        self.busy = True
+        self._tell()
+
     def complaint(self, call: int) -> None:
         """Take note that the server finds something wrong with a call."""
         self._suspects.add(call)
@@ -61,7 +68,7 @@ class Opening:
         self._tell()
 
     def _may_go(self, call: int) -> bool:
-        if self.answered:
+        if self.answered or self.busy:
             return True
         known = call in self._suspects
         return self._under_way is None and (known or len(self._suspects) < SUSPECTS)

@@ -195,7 +195,9 @@ class ServerBackend:
             try:
                 reply = await self._exchange(self._body(call, uri, left_out), call.max_tokens)
             except (Passing, Refused, RequestFailed) as failure:
-                if not isinstance(failure, Passing) or failure.spoken:
+                if isinstance(failure, Passing) and not failure.spoken:
+                    self._opening.silence()
+                else:
                     self._opening.complaint(id(call))
                 raise
             self._opening.answer()

@@ -4,7 +4,8 @@ import re
 
 _COUNT = (
     r"(?:(?:approx(?:imately|\.)?|about|around|exactly|total:?|~|≈|ca\.?)\s*)?\d{1,3}[ -]?"
-    r"(?:words?|char(?:acter)?s?|tokens?|letters?|syllables?)(?:\s(?:long|in total|total|captions?|sentences?))?"
+    r"(?:words?|char(?:acter)?s?|tokens?|letters?|syllables?)"
+    r"(?:\s(?:long|in total|total|captions?|sentences?))?"
     r"|(?:word|character|token)\s?count\s*[:=]?\s*\d{1,3}"
     r"|(?:length|words?)\s*[:=]\s*\d{1,3}(?:\swords?)?|\d{1,3}w"
 )

@@ -144,8 +144,8 @@ def _read_list(text: str, count: int, cut: bool) -> _Listing | Failure:
         lines = _marked(lines, count)
     marks = _number_marks(lines)
     if not marks:
-        none = Failure("cut", "no numbered list", thinking=True)
-        return _bulleted(lines, count) or (none if cut else Failure("unreadable", none.detail))
+        none = Failure("cut" if cut else "unreadable", "no numbered list")
+        return _bulleted(lines, count) or none
     numbers = [number for _, number, _ in marks]
     if numbers != list(range(1, len(marks) + 1)):
         shown = ", ".join(map(str, numbers[:8]))

@@ -63,7 +63,7 @@ _CANNOT_TELL = re.compile(
     r"|confirm|ascertain|verif|establish|specif|infer|deduc)"
     r"|\b(?:un|not )(?:clear|known|certain|specified|sure) (?:from|in|whether|what|who|where|based)"
     r"|\bremains? (?:unclear|unknown|uncertain)\b"
-    r"|\b(?:is|are|was|were)(?: not |n't | un)(?:specified|stated|known|clear|identifiable|indicated)\b"
+    r"|\b(?:is|are|was|were)(?: not |n't | un)(?:specified|stated|known|clear|identifiable)\b"
     r"|\bno (?:further|additional|other) (?:details|info)"
     r"|\bwithout (?:further|more|additional) (?:context|information|details)"
     r"|\bnot (?:visible|shown|provided|given|discernible) (?:in|from|by) the "

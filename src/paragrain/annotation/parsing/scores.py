@@ -63,7 +63,7 @@ _STATED = (
     ),
     # on a line of its own
     re.compile(rf"^[ \t]*{_N}{_ALONE}[ \t]*[.!。]?[ \t]*$", re.MULTILINE),
-    # "9, because", "9 (not perfect)", "9. The description"; but "1. The description" may be a list's
+    # "9, because", "9 (not perfect)", "9. The text"; but "1. The text" may begin a list
     re.compile(
         rf"\A\s*(?!1\.){_N}{_ALONE}(?=[.,;!。](?!\s*\d)|\s*\(\D|\s*points?\W*\Z"
         r"|\s+(?:because|since|as|for|due to|given|but|although|though)\b)",
@@ -172,7 +172,7 @@ def _stated(text: str, cut: bool, unsaid: bool) -> int | Failure:
     if corrections and (found or re.match(r"\s*\d", text)):
         found = [max(corrections, key=lambda match: match.start("n"))]
     if not found:
-        return Failure("cut" if cut else "unreadable", "no score", thinking=cut)
+        return Failure("cut" if cut else "unreadable", "no score")
     if any(_may_go_on(match, text, cut, unsaid) for match in found):
         return Failure("cut", "the number may go on")
     pairs = [pair.span() for pair in _PAIR.finditer(text)]

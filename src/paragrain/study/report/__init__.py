@@ -7,7 +7,7 @@ from typing import Any
 
 from paragrain.study.plan import Study
 from paragrain.study.report.blocks import Block, Command, Heading, Table, Words, save
-from paragrain.study.report.data import stored_findings, write_data
+from paragrain.study.report.data import keep_data, stored_findings, write_data
 from paragrain.study.report.findings import Findings, findings_of
 from paragrain.study.report.looking import looking_section
 from paragrain.study.report.sections import (
@@ -74,6 +74,7 @@ def write_report(
     """
     if stored is not None:
         found = stored_findings(study, stored, out)
+        keep_data(study, found, stored, to)
     else:
         found = findings_of(study, out, device=device, show=show)
         write_data(study, found, to)

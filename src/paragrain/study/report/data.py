@@ -42,16 +42,27 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def write_data(study: Study, found: Findings, folder: Path) -> None:
-    """Write `results.json` with everything and `results.csv` with every recall."""
-    scores = found.scores
-    recalls = rows(study, scores)
+def keep_data(study: Study, found: Findings, stored: Path, folder: Path) -> None:
+    """Put the stored `results.json` itself, and its recalls as CSV, beside the page."""
+    _write_csv(rows(study, found.scores), folder)
+    if stored.resolve() != (folder / "results.json").resolve():
+        write_text(folder / "results.json", stored.read_text("utf-8"))
+
+
+def _write_csv(recalls: list[dict[str, Any]], folder: Path) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, HEAD, lineterminator="\n")
     writer.writeheader()
     for row in recalls:
         writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
     write_text(folder / "results.csv", text.getvalue())
+
+
+def write_data(study: Study, found: Findings, folder: Path) -> None:
+    """Write `results.json` with everything and `results.csv` with every recall."""
+    scores = found.scores
+    recalls = rows(study, scores)
+    _write_csv(recalls, folder)
     content = {
         "study": study.file.model_dump(mode="json", exclude_defaults=True),
         "settings": study.config.settings(),
@@ -254,7 +265,8 @@ def _stored(row: Mapping[str, Any]) -> Estimate:
 
 
 def _difference(row: Mapping[str, Any]) -> Difference:
-    return Difference(*(row[name] for name in ("value", "low", "high", "p")))
+    p = float("nan") if row["p"] is None else row["p"]
+    return Difference(row["value"], row["low"], row["high"], p)
 
 
 def _verdicts(study: Study, content: Mapping[str, Any]) -> list[Verdict]:

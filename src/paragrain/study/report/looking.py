@@ -249,14 +249,13 @@ def looking_section(study: Study, found: Looked, collection: Collection | None) 
     yield from _tell_cross_set(study, found)
     yield from _tell_positions(study, found)
     if found.saliency:
-        yield Heading("What a pair's cosine hangs on", 3)
+        yield Heading("What a pair's cosine hangs on", 3, folded=True)
         yield Words("One pair, drawn with seed 0: the gradient of its cosine by patch and by word.")
         by_title = {study.title(name): one for name, one in found.saliency.items()}
         yield Html(saliency_html(by_title), "The picture of this part is on the page `index.html`.")
-    if found.examples:
-        yield Heading("What two of them answer", 3)
     for direction, one in found.examples.items():
-        yield Heading(DIRECTION[direction].capitalize(), 4)
+        folded = direction == "image_to_text"
+        yield Heading(f"What two of them answer, {DIRECTION[direction]}", 3, folded=folded)
         yield Html(
             qualitative_html(one, collection),
             f"{one.rule} The pictures are on the page `index.html`.",
@@ -302,7 +301,7 @@ def _tell_geometry(study: Study, found: Looked) -> Iterator[Block]:
 
 def _tell_cross_set(study: Study, found: Looked) -> Iterator[Block]:
     if found.cross_set:
-        yield Heading("Across the benchmarks", 3)
+        yield Heading("Across the benchmarks", 3, folded=True)
     for name, own in found.cross_set.items():
         yield Plot(
             f"across-{name}",
@@ -315,7 +314,7 @@ def _tell_cross_set(study: Study, found: Looked) -> Iterator[Block]:
 
 def _tell_positions(study: Study, found: Looked) -> Iterator[Block]:
     if found.positions:
-        yield Heading("Which places of a text count?", 3)
+        yield Heading("Which places of a text count?", 3, folded=True)
     for measure, own in found.positions.items():
         what = MEASURES[measure]
         yield Plot(

@@ -205,8 +205,9 @@ def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
     if not scores.curves:
         return
     yield Heading("How much of a text is read?")
-    for name, lines in scores.curves.items():
+    for name, found in scores.curves.items():
         curve = study.file.curves[name]
+        lines = {model: found[model] for model in curve.cells if model in found}
         benchmark = title_of(study, curve.benchmark)
         base = base_of(study, lines)
         others = [model for model in lines if model != base]

@@ -1,0 +1,120 @@
+"""Texts belong to the image's content: lost, renamed, returned, they are found again unasked."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from paragrain.annotation import plan, status
+from paragrain.collection import Collection, update_records
+from paragrain.sources import import_folder
+
+from .photos import judged, run, settings_for
+
+
+def forget(photos: Path, *, captions: bool = False) -> None:
+    """Take away what an annotation wrote, as an import does that knows nothing of it."""
+    empty: dict[str, Any] = {
+        "generated": [], "negatives": [], "paragraph": None, "paragraph_score": None,
+        "annotation": None,
+    }  # fmt: skip
+    if captions:
+        empty["captions"] = []
+    collection = Collection.open(photos)
+    for file, ids in collection.files().items():
+        update_records(photos, file, dict.fromkeys(ids, empty))
+
+
+def texts(photos: Path) -> list[tuple[list[str], list[str], str | None, int | None]]:
+    records = Collection.open(photos).records()
+    return sorted((r.generated, r.negatives, r.paragraph, r.paragraph_score) for r in records)
+
+
+def test_lost_texts_are_seen_and_come_back_unasked(photos: Path, stub: Any) -> None:
+    settings = settings_for(stub)
+    run(photos, settings)
+    before = texts(photos)
+    for captions in (False, True):
+        forget(photos, captions=captions)
+        state = status(Collection.open(photos))
+        assert (state.complete, state.answered, state.remaining) == (0, 8, 0)
+        assert (state.scores, state.attempts) == ({}, {})
+        planned = plan(Collection.open(photos), settings, show=False)
+        assert (planned.to_ask, planned.calls) == (0, (0, 0))
+        stub.script()
+        report = run(photos, settings)
+        assert (report.complete, report.calls, stub.counters()["requests"]) == (8, 0, 0)
+        assert texts(photos) == before
+        assert status(Collection.open(photos)).complete == 8
+
+
+def test_captions_that_come_later_cost_nothing(photos: Path, stub: Any) -> None:
+    stub.script(rules=[judged(7)])
+    settings = settings_for(stub)
+    forget(photos, captions=True)  # it begins without captions
+    run(photos, settings)
+    before = texts(photos)
+    (file,) = Collection.open(photos).files()
+    new = {name: {"captions": [f"caption of {name}"]} for name in Collection.open(photos).ids()}
+    update_records(photos, file, new)
+    stub.script(rules=[judged(7)])
+    assert plan(Collection.open(photos), settings, show=False).calls == (0, 0)
+    assert run(photos, settings).calls == 0
+    assert texts(photos) == before
+    again = run(photos, settings.model_copy(update={"min_score": 8}))  # only what that changes
+    assert {entry["kind"] for entry in stub.log()} == {"paragraph", "judge"}
+    assert again.complete == 8
+    anew = run(photos, settings.model_copy(update={"replace": True}))
+    assert anew.calls == 8 * 4
+
+
+def test_another_name_is_the_same_image(photos: Path, tmp_path: Path, stub: Any) -> None:
+    settings = settings_for(stub)
+    run(photos, settings)
+    images = tmp_path / "elsewhere"
+    images.mkdir()
+    collection = Collection.open(photos)
+    for number, record in enumerate(collection.records()):
+        (images / f"renamed-{number}.png").write_bytes(collection.image_bytes(record))
+    again = tmp_path / "again"
+    import_folder(images, again, show=False)
+    shutil.move(photos / "annotation", again / "annotation")
+    photos = again
+    state = status(Collection.open(photos))
+    assert (state.images, state.complete, state.answered) == (8, 0, 8)
+    stub.script()
+    planned = plan(Collection.open(photos), settings, show=False)
+    assert (planned.to_ask, planned.calls) == (0, (0, 0))
+    assert run(photos, settings).calls == 0
+    assert all(record.paragraph for record in Collection.open(photos).records())
+    (images / "new.png").write_bytes((images / "renamed-0.png").read_bytes() + b"more")
+    import_folder(images, photos, show=False)
+    assert status(Collection.open(photos)).remaining == 1
+
+
+def test_another_image_under_an_old_name_is_to_come(
+    photos: Path, tmp_path: Path, stub: Any, original: Path
+) -> None:
+    run(photos, settings_for(stub))
+    images = tmp_path / "images"
+    shutil.copytree(original.parent / "images", images)
+    shutil.copy(images / "00.png", images / "01.png")
+    Image.new("RGB", (64, 64), "teal").save(images / "02.png")
+    (images / "03.png").write_bytes((images / "03.png").read_bytes() + b"the same pixels")
+    import_folder(images, photos, show=False)
+    state = status(Collection.open(photos))
+    assert (state.complete, state.answered, state.remaining) == (6, 1, 1)
+
+
+def test_rates_are_of_a_run_that_is_under_way(photos: Path) -> None:
+    from paragrain.annotation.state import _Lines
+
+    (photos / "annotation").mkdir()
+    lines = [f'{{"run": "r", "time": {t}, "id": "{t}", "failures": {{}}}}' for t in range(40)]
+    (photos / "annotation" / "r-1.jsonl").write_text("\n".join(lines) + "\n")
+    known = _Lines(photos / "annotation", "r")
+    assert known.rate(39.0) == 40 / 39
+    assert known.rate(239.0) == 40 / 239  # it has stood still since
+    assert known.rate(5.0) is None  # too few, in too short a time
+    assert known.rate(1000.0) is None

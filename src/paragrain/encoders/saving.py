@@ -19,7 +19,7 @@ def write_model(folder: Path, model: Any) -> None:
     model.save_pretrained(folder, state_dict=untied(model.state_dict()))
 
 
-def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str) -> None:
+def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str | None) -> None:
     """Write a tokenizer that in plain libraries reads as it does here.
 
     Asked to cut, it cuts the end of a text to the budget, and what names a special token in a text

@@ -1,5 +1,6 @@
 """An audit killed at random moments, then run again, says what an undisturbed one says."""
 
+import io
 import json
 import random
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 from paragrain.audit import fingerprints as module
 from paragrain.collection import Collection, ImageRef, Record
+from paragrain.images import decode
 from paragrain.sources.scenes.render import png
 from paragrain.sources.scenes.world import scenes_of
 
@@ -58,7 +60,16 @@ def drawn(count: int) -> list[bytes]:
 @pytest.fixture
 def run(random_blip: Path, collect: Collect, tmp_path: Path) -> Iterator[Run]:
     """`run(folders, out, seconds)`: audit in a child, kill it after so many seconds, and wait."""
-    warm = collect(tmp_path / "warm", [Record("1", ImageRef(drawn(1)[0]), captions=["one"])])
+    made = drawn(1)[0]
+    brighter = io.BytesIO()  # what has to be laid over each other needs code of its own
+    decode(made).point([min(255, round(1.2 * value)) for value in range(256)] * 3).save(
+        brighter, "PNG"
+    )
+    records = [
+        Record("1", ImageRef(made), captions=["one"]),
+        Record("2", ImageRef(brighter.getvalue())),
+    ]
+    warm = collect(tmp_path / "warm", records)
     command = [sys.executable, "-c", AUDIT, str(BATCH), str(random_blip), str(warm.folder)]
     process = subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True)
 

@@ -5,12 +5,15 @@ iterative image registration technique", 1981) of the greys under a tone curve, 
 squares. Then one of the two is painted anew in the colours of the other. What is left over most of
 the picture tells copies from other pictures; where the largest of it lies tells an inscription from
 another object.
+
+All is compiled, one pair after the other: pictures and equations of a pair fit the first cache.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from paragrain.audit.kernels import compiled
 from paragrain.audit.perceptual import LUMA, SMALL
 
 MOST = 0.4
@@ -19,18 +22,17 @@ MOST = 0.4
 SPOILT = 0.14
 """Most of the cells of a copy that may differ by much more than the others (an inscription)."""
 
+_CELLS = SMALL * SMALL
 _REACH = 2.6  # cells of SMALL by which an edge may have moved: 8 %
 _STEPS = 10
+_SETTLED = 0.01  # cells; less than this in a step, and the registration is done
 _CORRELATION = 0.7  # of the greys before registration; less is hopeless
-_AXIS = np.arange(SMALL)
-_INNER = np.zeros((SMALL, SMALL), bool)
-_INNER[1:-1, 1:-1] = True
+_RED, _GREEN, _BLUE = (float(part) for part in LUMA)
 
 # Where a plain picture may differ: a line of text at its upper or lower edge, a mark in a corner.
 # Anything deeper inside is another object.
 _DEEP = 4  # cells, 12 %
 _CORNER = 5  # cells, 16 %
-_DISTANCE = np.minimum(_AXIS, _AXIS[::-1])
 
 
 class Leftover(NamedTuple):
@@ -72,151 +74,275 @@ def leftover(one: np.ndarray, other: np.ndarray, start: np.ndarray) -> Leftover:
     >>> leftover(one, 255 - one[:, ::-1], start_of(0)[None]).difference
     array([inf])
     """
-    count = len(one)
-    found = Leftover(np.full(count, np.inf), np.zeros(count, bool))
-    shape = (count, SMALL, SMALL, 3)
-    left, right = (side.reshape(shape).astype(np.float64) for side in (one, other))
-    greys = left @ LUMA, right @ LUMA
-    moved, _ = _laid(greys[0][..., None], start)
-    hopeful = np.flatnonzero(_correlation(moved[..., 0], greys[1]) >= _CORRELATION)
-    place = _registered(greys[0][hopeful], greys[1][hopeful], start[hopeful])
-    ends = place[:, [0, 2]] + (SMALL - 1) * place[:, [1, 3]] - (SMALL - 1)
-    near = (np.abs(np.concatenate([place[:, [0, 2]], ends], axis=1)) <= _REACH).all(axis=1)
-    hopeful, place = hopeful[near], place[near]
-    if not len(hopeful):
-        return found
-    laid, inside = _laid(left[hopeful], place)
-    target = right[hopeful]
-    rest = _repainted(laid, target, inside)
-    back = _repainted(target, laid, inside)
-    spreads = [np.maximum((side @ LUMA).std(axis=(1, 2)), 1) for side in (target, laid)]
-    parts = [
-        part / spread[:, None, None] for part, spread in zip((rest, back), spreads, strict=True)
-    ]
-    better = np.median(parts[1], axis=(1, 2)) < np.median(parts[0], axis=(1, 2))
-    share = np.where(better[:, None, None], parts[1], parts[0])
-    levels = np.where(better, spreads[1], spreads[0])
-    seen = inside & _INNER
-    third = np.nanquantile(np.where(seen, share, np.nan).reshape(len(share), -1), 0.75, axis=1)
-    spots = seen & (share > 0.08 + 8 * third[:, None, None])
-    sound = (third <= MOST) & (spots.sum(axis=(1, 2)) <= SPOILT * seen.sum(axis=(1, 2)))
-    square = np.where(seen, share**2, 0).sum(axis=(1, 2)) / np.maximum(seen.sum(axis=(1, 2)), 1)
-    found.difference[hopeful[sound]] = (levels * np.sqrt(square))[sound]
-    found.edged[hopeful] = [_edged(spot) for spot in spots]
+    found = Leftover(np.empty(len(one)), np.empty(len(one), np.bool_))
+    sides = np.ascontiguousarray(one), np.ascontiguousarray(other)
+    _all_leftover(*sides, start, found.difference, found.edged)
     return found
 
 
-def _edged(spots: np.ndarray) -> bool:
-    """Whether all spots of a picture lie in one line of text at an edge, or in one corner."""
-    rows, columns = np.nonzero(spots)
-    if not len(rows):
-        return True
-    vertical, horizontal = _DISTANCE[rows].max(), _DISTANCE[columns].max()
-    one_side = len(set((rows < SMALL // 2).tolist())) == 1
-    return bool(one_side and (vertical < _DEEP or max(vertical, horizontal) < _CORNER))
+@compiled
+def _all_leftover(one, other, start, difference, edged):  # type: ignore[no-untyped-def]
+    for pair in range(len(one)):
+        left, right = _planes(one[pair]), _planes(other[pair])
+        difference[pair], edged[pair] = _leftover(left, right, start[pair])
 
 
-def _correlation(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Of each pair of greys [P, SMALL, SMALL]: float64 [P]."""
-    one = one - one.mean(axis=(1, 2), keepdims=True)
-    other = other - other.mean(axis=(1, 2), keepdims=True)
-    power = (one**2).sum(axis=(1, 2)) * (other**2).sum(axis=(1, 2))
-    return (one * other).sum(axis=(1, 2)) / np.sqrt(np.maximum(power, 1e-9))
+@compiled
+def _planes(picture):  # type: ignore[no-untyped-def]
+    """Red, green, blue and grey, float64 [4, SMALL * SMALL]."""
+    planes = np.empty((4, _CELLS))
+    for i in range(_CELLS):
+        red, green, blue = picture[i, 0], picture[i, 1], picture[i, 2]
+        planes[0, i], planes[1, i], planes[2, i] = red, green, blue
+        planes[3, i] = _RED * red + _GREEN * green + _BLUE * blue
+    return planes
 
 
-def _weights(start: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of linear interpolation along one axis: [P, SMALL, SMALL], and which cells lie inside."""
-    at = start[:, None] + step[:, None] * _AXIS
-    inside = (at >= -0.3) & (at <= SMALL - 0.7)
-    at = np.clip(at, 0, SMALL - 1)[..., None]
-    return np.maximum(0.0, 1 - np.abs(at - _AXIS)), inside
+@compiled
+def _leftover(one, other, start):  # type: ignore[no-untyped-def]
+    """Of one pair of `_planes`: the difference, and whether it is edged."""
+    laid, inside = _laid(one, start)
+    if _covariance(laid[3], other[3]) < _CORRELATION * _spread(laid[3]) * _spread(other[3]):
+        return np.inf, False
+    place = _registered(one[3:], other[3], start)
+    for axis in (0, 2):
+        end = place[axis] + (SMALL - 1) * place[axis + 1] - (SMALL - 1)
+        if abs(place[axis]) > _REACH or abs(end) > _REACH:
+            return np.inf, False
+    laid, inside = _laid(one, place)
+    share, levels = _repainted(laid, other, inside)
+    back, own_levels = _repainted(other, laid, inside)
+    if _ranked(back, 0.5) < _ranked(share, 0.5):
+        share, levels = back, own_levels
+    return _judged(share, inside, levels)
 
 
-def _laid(pictures: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sample pictures [P, SMALL, SMALL, C] where `place` says; also what lies inside of them."""
-    columns, in_columns = _weights(place[:, 0], place[:, 1])
-    rows, in_rows = _weights(place[:, 2], place[:, 3])
-    moved = np.einsum("pyi,pijc->pyjc", rows, pictures, optimize=True)
-    moved = np.einsum("pxj,pyjc->pyxc", columns, moved, optimize=True)
-    return moved, in_rows[:, :, None] & in_columns[:, None, :]
+@compiled
+def _judged(share, inside, levels):  # type: ignore[no-untyped-def]
+    """From what is left of each cell, in standard deviations, to difference and `edged`."""
+    seen, count = np.empty(_CELLS), 0
+    for i in range(_CELLS):
+        if inside[i] > 0 and _inner(i):
+            seen[count] = share[i]
+            count += 1
+    third = _ranked(seen[:count], 0.75)
+    spots, square = 0, 0.0
+    vertical, horizontal, upper, lower = 0, 0, False, False
+    for i in range(_CELLS):
+        if inside[i] == 0 or not _inner(i):
+            continue
+        square += share[i] * share[i]
+        if share[i] > 0.08 + 8 * third:
+            spots += 1
+            row, column = i // SMALL, i % SMALL
+            vertical = max(vertical, min(row, SMALL - 1 - row))
+            horizontal = max(horizontal, min(column, SMALL - 1 - column))
+            upper, lower = upper or row < SMALL // 2, lower or row >= SMALL // 2
+    sound = third <= MOST and spots <= SPOILT * count
+    at_edge = vertical < _DEEP or max(vertical, horizontal) < _CORNER
+    edged = spots == 0 or (at_edge and not (upper and lower))
+    return (levels * np.sqrt(square / count) if sound else np.inf), edged
 
 
-def _registered(one: np.ndarray, other: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Improve `start` so that `one`, sampled there and under a tone curve, looks like `other`.
+@compiled
+def _inner(cell):  # type: ignore[no-untyped-def]
+    """Whether a cell is not at the border, where resampling has spoilt it."""
+    return 0 < cell // SMALL < SMALL - 1 and 0 < cell % SMALL < SMALL - 1
+
+
+@compiled
+def _covariance(one, other):  # type: ignore[no-untyped-def]
+    means = one.sum() / _CELLS, other.sum() / _CELLS
+    total = 0.0
+    for i in range(_CELLS):
+        total += (one[i] - means[0]) * (other[i] - means[1])
+    return total / _CELLS
+
+
+@compiled
+def _spread(plane):  # type: ignore[no-untyped-def]
+    """Standard deviation, 1 at least."""
+    return max(np.sqrt(_covariance(plane, plane)), 1.0)
+
+
+@compiled
+def _ranked(values, share):  # type: ignore[no-untyped-def]
+    """The value that `share` of all values are below, by Hoare's selection."""
+    values = values.copy()
+    rank = int(share * len(values))
+    low, high = 0, len(values) - 1
+    while low < high:
+        pivot, left, right = values[(low + high) // 2], low, high
+        while left <= right:
+            while values[left] < pivot:
+                left += 1
+            while values[right] > pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left += 1
+                right -= 1
+        if rank <= right:
+            high = right
+        elif rank >= left:
+            low = left
+        else:
+            break
+    return values[rank]
+
+
+@compiled
+def _laid(planes, place):  # type: ignore[no-untyped-def]
+    """Sample planes [C, SMALL * SMALL] where `place` says, bilinearly.
+
+    Returns:
+        float64 [C, SMALL * SMALL], and float64 [SMALL * SMALL], 1 where a cell lies inside of them.
+    """
+    low, part = np.empty((2, SMALL), np.int64), np.empty((2, SMALL))
+    within = np.empty((2, SMALL))
+    for axis in range(2):
+        for i in range(SMALL):
+            at = place[2 * axis] + place[2 * axis + 1] * i
+            within[axis, i] = -0.3 <= at <= SMALL - 0.7
+            at = min(max(at, 0.0), SMALL - 1.0)
+            low[axis, i] = min(int(at), SMALL - 2)
+            part[axis, i] = at - low[axis, i]
+    moved, inside = np.empty(planes.shape), np.empty(_CELLS)
+    for i in range(_CELLS):
+        y, x = i // SMALL, i % SMALL
+        inside[i] = within[1, y] * within[0, x]
+        first, down, across = low[1, y] * SMALL + low[0, x], part[1, y], part[0, x]
+        for c in range(len(planes)):
+            own = planes[c]
+            upper = own[first] + across * (own[first + 1] - own[first])
+            first_lower = own[first + SMALL]
+            lower = first_lower + across * (own[first + SMALL + 1] - first_lower)
+            moved[c, i] = upper + down * (lower - upper)
+    return moved, inside
+
+
+@compiled
+def _registered(grey, target, start):  # type: ignore[no-untyped-def]
+    """Improve `start` so that a grey, sampled there and under a tone curve, looks like `target`.
 
     Args:
-        one, other: float64 [P, SMALL, SMALL] greys.
-        start: float64 [P, 4].
+        grey: float64 [1, SMALL * SMALL].
+        target: float64 [SMALL * SMALL].
+        start: float64 [4].
     """
-    place = start.copy()
-    tones = np.tile([0.0, 1.0, 0.0], (len(one), 1))
-    rows = np.empty((*one.shape, 7))
-    rows[..., 4] = 255
-    for _ in range(_STEPS if len(one) else 0):
-        moved, inside = _laid(one[..., None], place)
-        value = moved[..., 0] / 255
-        a, b, c = (tones[:, n, None, None] for n in range(3))
-        rest = other - 255 * (a + b * value + c * value**2)
-        slope = 255 * (b + 2 * c * value)
-        rows[..., 0] = slope * np.gradient(value, axis=2)
-        rows[..., 2] = slope * np.gradient(value, axis=1)
-        rows[..., 1] = rows[..., 0] * _AXIS
-        rows[..., 3] = rows[..., 2] * _AXIS[:, None]
-        rows[..., 5], rows[..., 6] = 255 * value, 255 * value**2
-        weight = _weight(rest, 1.0) * (inside & _INNER)
-        # A straight curve where there is no reason for another.
-        ridge = np.array([1e-6] * 6 + [5000.0])
-        wanted = np.zeros((len(one), 7))
-        wanted[:, 6] = -tones[:, 2]
-        found = _solved(rows, rest[..., None], weight, ridge, wanted[..., None])[..., 0]
-        # `rows` are by the cells of `moved`; a cell of `one` is as many as the step says.
-        step = place[:, [1, 1, 3, 3]]
-        place = np.clip(place + found[:, :4] * step, *_BOUNDS)
-        tones = np.clip(tones + found[:, 4:], -3, 3)
+    place, tones = start.copy(), np.array([0.0, 1.0, 0.0])
+    rows, rest = np.zeros((7, _CELLS)), np.empty((1, _CELLS))
+    # A straight curve where there is no reason for another.
+    ridge = np.array([1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 5000.0])
+    wanted = np.zeros((7, 1))
+    for _ in range(_STEPS):
+        moved, inside = _laid(grey, place)
+        for i in range(_CELLS):
+            value = moved[0, i] / 255
+            rest[0, i] = target[i] - 255 * (tones[0] + (tones[1] + tones[2] * value) * value)
+            if not _inner(i):
+                inside[i] = 0
+                continue
+            slope = 0.5 * (tones[1] + 2 * tones[2] * value)
+            rows[0, i] = slope * (moved[0, i + 1] - moved[0, i - 1])
+            rows[2, i] = slope * (moved[0, i + SMALL] - moved[0, i - SMALL])
+            rows[1, i], rows[3, i] = rows[0, i] * (i % SMALL), rows[2, i] * (i // SMALL)
+            rows[4, i], rows[5, i], rows[6, i] = 255, 255 * value, 255 * value * value
+        wanted[6, 0] = -tones[2]
+        found = _solved(rows, rest, _weight(rest[0], 1.0, inside), ridge, wanted)
+        change = 0.0
+        for n in range(4):
+            # `rows` are by the cells of `moved`; a cell of `grey` is as many as the step says.
+            new = place[n] + found[n, 0] * place[n | 1]
+            new = min(max(new, 0.8), 1.2) if n % 2 else min(max(new, -4.0), 4.0)
+            change = max(change, abs(new - place[n]) * (SMALL if n % 2 else 1))
+            place[n] = new
+        for n in range(3):
+            tones[n] = min(max(tones[n] + found[4 + n, 0], -3.0), 3.0)
+        if change < _SETTLED:
+            break
     return place
 
 
-_BOUNDS = np.array([[-4, 0.8, -4, 0.8], [4, 1.2, 4, 1.2]])
-
-
-def _repainted(one: np.ndarray, other: np.ndarray, inside: np.ndarray) -> np.ndarray:
+@compiled
+def _repainted(one, other, inside):  # type: ignore[no-untyped-def]
     """Give `one` the colours of `other` as well as a smooth change of all of them can.
 
     Args:
-        one, other: float64 [P, SMALL, SMALL, 3].
-        inside: bool [P, SMALL, SMALL].
+        one, other: float64 [4, SMALL * SMALL].
+        inside: float64 [SMALL * SMALL].
 
     Returns:
-        What is left, of the worst of the three colours: float64 [P, SMALL, SMALL], in levels.
+        What is left, of the worst of the three colours: float64 [SMALL * SMALL], in standard
+        deviations of the grey of `other`; and how many levels one of those is.
     """
-    grey = one @ LUMA
-    rows = np.empty((*grey.shape, 6))
-    rows[..., :3], rows[..., 3] = one, 255
-    rows[..., 4], rows[..., 5] = grey**2 / 255, grey**3 / 255**2
-    unchanged = np.broadcast_to(np.eye(6, 3), (len(one), 6, 3))
-    weight = inside.astype(np.float64)
-    rest = np.zeros(grey.shape)
+    levels = _spread(other[3])
+    rows, ridge, unchanged = np.empty((6, _CELLS)), np.empty(6), np.zeros((6, 3))
+    for i in range(_CELLS):
+        grey = one[3, i]
+        rows[0, i], rows[1, i], rows[2, i], rows[3, i] = one[0, i], one[1, i], one[2, i], 255
+        rows[4, i], rows[5, i] = grey * grey / 255, grey * grey * grey / 255**2
+    for a in range(6):
+        ridge[a] = 300
+    for c in range(3):
+        unchanged[c, c] = 1
+    weight, rest = inside, np.empty(_CELLS)
     for _ in range(4):
-        painting = _solved(rows, other, weight, np.full(6, 300.0), unchanged)
-        rest = np.abs(other - np.einsum("pyxa,pac->pyxc", rows, painting)).max(axis=3)
-        weight = _weight(rest, 2.0) * inside
-    return rest
+        painting = _solved(rows, other[:3], weight, ridge, unchanged)
+        for i in range(_CELLS):
+            rest[i] = 0
+            for c in range(3):
+                left = other[c, i]
+                for a in range(6):
+                    left -= painting[a, c] * rows[a, i]
+                rest[i] = max(rest[i], abs(left))
+        weight = _weight(rest, 2.0, inside)
+    for i in range(_CELLS):
+        rest[i] /= levels
+    return rest, levels
 
 
-def _weight(rest: np.ndarray, least: float) -> np.ndarray:
-    """Cauchy's weights, so that a part that differs does not spoil the rest."""
-    spread = least + 2 * np.median(np.abs(rest), axis=(1, 2), keepdims=True)
-    return 1 / (1 + (rest / spread) ** 2)
+@compiled
+def _weight(rest, least, inside):  # type: ignore[no-untyped-def]
+    """Cauchy's weights, so that a part that differs does not spoil the rest; 0 outside."""
+    weight = np.empty(_CELLS)
+    for i in range(_CELLS):
+        weight[i] = abs(rest[i])
+    spread = least + 2 * _ranked(weight, 0.5)
+    for i in range(_CELLS):
+        share = rest[i] / spread
+        weight[i] = inside[i] / (1 + share * share)
+    return weight
 
 
-def _solved(
-    rows: np.ndarray, values: np.ndarray, weight: np.ndarray, ridge: np.ndarray, wanted: np.ndarray
-) -> np.ndarray:
-    """Weighted least squares of [P, SMALL, SMALL, n] on [..., m], drawn to `wanted` [P, n, m]."""
-    flat = rows.reshape(len(rows), SMALL * SMALL, -1)
-    weighted = (flat * weight.reshape(len(rows), -1, 1)).transpose(0, 2, 1)
-    matrix = weighted @ flat
-    diagonal = np.einsum("paa->pa", matrix)
-    diagonal += ridge + 1e-3 * diagonal * (ridge < 1) + 1e-6
-    right = weighted @ values.reshape(len(rows), SMALL * SMALL, -1) + ridge[:, None] * wanted
-    return np.linalg.solve(matrix, right)
+@compiled
+def _solved(rows, values, weight, ridge, wanted):  # type: ignore[no-untyped-def]
+    """Weighted least squares of [n, cells] on [m, cells], drawn to `wanted` [n, m]."""
+    size, sides = len(rows), len(values)
+    # To the right of the matrix stand the values.
+    matrix, weighted = np.empty((size, size + sides)), np.empty(_CELLS)
+    for a in range(size):
+        for i in range(_CELLS):
+            weighted[i] = rows[a, i] * weight[i]
+        for b in range(a, size + sides):
+            partner = rows[b] if b < size else values[b - size]
+            total = 0.0
+            for i in range(_CELLS):
+                total += weighted[i] * partner[i]
+            matrix[a, b] = total
+            if b < size:
+                matrix[b, a] = total
+            else:
+                matrix[a, b] += ridge[a] * wanted[a, b - size]
+        matrix[a, a] += ridge[a] + (1e-3 * matrix[a, a] if ridge[a] < 1 else 0.0) + 1e-6
+    for a in range(size):  # positive definite: elimination needs no pivots
+        for b in range(size):
+            if b != a:
+                factor = matrix[b, a] / matrix[a, a]
+                for c in range(a, size + sides):
+                    matrix[b, c] -= factor * matrix[a, c]
+    found = np.empty((size, sides))
+    for a in range(size):
+        for m in range(sides):
+            found[a, m] = matrix[a, size + m] / matrix[a, a]
+    return found

@@ -15,15 +15,19 @@ BANDS = 4
 with at most one: all of them are found by looking up 17 values a word."""
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+_FREEDOM = {"reassoc", "contract", "nsz"}
+"""Sums may be taken in another order, several terms at once; infinities keep their meaning."""
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile with the cache on disk, or without one where no folder can be written."""
     try:
-        return njit(nogil=True, cache=True)(function)
+        return njit(nogil=True, fastmath=_FREEDOM, cache=True)(function)
     except RuntimeError:
-        return njit(nogil=True)(function)
+        return njit(nogil=True, fastmath=_FREEDOM)(function)
 
 
-@_compiled
+@compiled
 def bits_set(value):  # type: ignore[no-untyped-def]
     """Number of ones in a uint64."""
     value = value - ((value >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -34,7 +38,7 @@ def bits_set(value):  # type: ignore[no-untyped-def]
     return np.int64((value * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@_compiled
+@compiled
 def near_hashes(  # type: ignore[no-untyped-def]
     table, order, starts, queries, offset, radius, pairs, bits
 ):
@@ -79,7 +83,7 @@ def near_hashes(  # type: ignore[no-untyped-def]
     return found
 
 
-@_compiled
+@compiled
 def compare(one, other):  # type: ignore[no-untyped-def]
     """`perceptual.difference` of two tiny copies, uint8 [256, 3] each."""
     grey = np.empty(256)
@@ -107,7 +111,7 @@ def compare(one, other):  # type: ignore[no-untyped-def]
     return np.sqrt((grey * grey).mean())
 
 
-@_compiled
+@compiled
 def compare_pairs(ones, others, pairs, differences):  # type: ignore[no-untyped-def]
     """`compare` of ones[pairs[i, 0]] with others[pairs[i, 1]], for each i, into `differences`.
 
@@ -118,7 +122,7 @@ def compare_pairs(ones, others, pairs, differences):  # type: ignore[no-untyped-
         differences[i] = compare(ones[pairs[i, 0]], others[pairs[i, 1]])
 
 
-@_compiled
+@compiled
 def shingles(data, ends, values, value_ends):  # type: ignore[no-untyped-def]
     """Hash every three words in a row of each text; sorted, each once.
 
@@ -149,7 +153,7 @@ def shingles(data, ends, values, value_ends):  # type: ignore[no-untyped-def]
         start = ends[t]
 
 
-@_compiled
+@compiled
 def near_texts(  # type: ignore[no-untyped-def]
     tokens, starts, postings, posting_starts, ids, wanted, later, least, pairs, overlaps, seen
 ):

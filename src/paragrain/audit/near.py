@@ -1,29 +1,33 @@
 """Images that look the same: near hashes first, then a closer look at each candidate."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from paragrain.audit import kernels
 from paragrain.audit.aligning import leftover, start_of
 from paragrain.audit.fingerprints import Fingerprints
-from paragrain.audit.pairs import Groups, Pairs, closest, spread
+from paragrain.audit.pairs import Groups, Pairs, closest, rank, spread
 from paragrain.audit.perceptual import INSETS
 from paragrain.runtime import cores
 
 RADIUS = 7
 """Most bits in which the perceptual hashes of a candidate differ."""
 
-_BLOCK = 4096
-_LAID = 128
+_BLOCK = 1024
+_LAID = 512
+_TRIED = 32  # laid over each picture, nearest hashes first; more look alike in scans of plain pages
 _STARTS = np.stack([start_of(inset) for inset in INSETS])
 _RIVALS = 20  # looked at of each picture; more copies than that are a placeholder's
 
 
 def near_hashes(
-    table: np.ndarray, queries: np.ndarray | None, radius: int = RADIUS
+    table: np.ndarray,
+    queries: np.ndarray | None,
+    radius: int = RADIUS,
+    kept: "Callable[[np.ndarray, np.ndarray], np.ndarray] | None" = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """All pairs of 64-bit hashes that differ in at most `radius` bits, exactly.
 
@@ -33,6 +37,8 @@ def near_hashes(
         table: uint64 [N].
         queries: uint64 [Q]; None to compare `table` with itself, each pair once.
         radius: 0 to 7.
+        kept: which of some pairs and their bits to keep, bool [P]; asked before all are put
+            together, all pairs of a query at once.
 
     Returns:
         int64 [P, 2] rows of `table` and of `queries`, and the bits uint8 [P].
@@ -49,7 +55,12 @@ def near_hashes(
     counts = [np.bincount(word, minlength=1 << 16) for word in words]
     starts = np.stack([np.concatenate([[0], np.cumsum(count)]) for count in counts])
     asked = table if queries is None else queries
-    work = partial(_block, table, order, starts, asked, queries is None, radius)
+
+    def work(start: int) -> tuple[np.ndarray, np.ndarray]:
+        pairs, bits = _block(table, order, starts, asked, queries is None, radius, start)
+        own = np.ones(len(pairs), bool) if kept is None else kept(pairs, bits)
+        return pairs[own], bits[own]
+
     with ThreadPoolExecutor(cores()) as pool:
         done = list(pool.map(work, range(0, len(asked), _BLOCK)))
     pairs = np.concatenate([np.zeros((0, 2), np.int64), *(pairs for pairs, _ in done)])
@@ -83,7 +94,8 @@ def near_images(train: Fingerprints, other: Fingerprints | None) -> tuple[Pairs,
 
     A candidate (near hashes of the whole or of an inset, neither flat) must pass one of two closer
     looks: at tiny copies as they are (`perceptual.difference`), or at small ones that are laid over
-    each other with allowance for crop, exposure and colours (`aligning.leftover`).
+    each other with allowance for crop, exposure and colours (`aligning.leftover`). The second is
+    for the `_TRIED` with the nearest hashes of each picture.
 
     Pictures that are partly plain are judged more strictly, since one object may be all that tells
     two apart: they are not taken for crops, what differs may lie at an edge only, and one picture
@@ -92,7 +104,7 @@ def near_images(train: Fingerprints, other: Fingerprints | None) -> tuple[Pairs,
 
     Returns:
         The pairs, as close as one minus the difference in grey (1 is white against black), and the
-        number of candidates that were refused.
+        number of candidates that were looked at and refused.
     """
     left = _Images.of(train)
     right = left if other is None else _Images.of(other)
@@ -155,25 +167,32 @@ def _candidates(left: _Images, right: _Images) -> np.ndarray:
     """
     within = left is right
     tries = []
-    for inset in range(len(INSETS)):
-        for whose in (0, 1):
-            columns = (inset, 0) if whose == 0 else (0, inset)
-            if within and inset == 0:
-                pairs, _ = near_hashes(left.hashes[:, 0], None)
-            elif within and whose == 1:
-                continue  # `whose` 0 has met them in either order
-            else:
-                pairs, _ = near_hashes(left.hashes[:, columns[0]], right.hashes[:, columns[1]])
-            if within:
-                pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-                swapped = pairs[:, 0] > pairs[:, 1]
-            else:  # identical pixels are a finding of their own
-                pairs = pairs[left.pixels[pairs[:, 0]] != right.pixels[pairs[:, 1]]]
-                swapped = np.zeros(len(pairs), bool)
-            told = np.empty((len(pairs), 4), np.int64)
-            told[:, :2] = np.sort(pairs, axis=1) if within else pairs
-            told[:, 2], told[:, 3] = inset, whose ^ swapped
-            tries.append(told)
+    # Of the whole pictures, and within one side, one of the two ways meets all pairs.
+    for inset, whose in [
+        (0, 0),
+        *((n, w) for n in range(1, len(INSETS)) for w in range(2 - within)),
+    ]:
+        hashes = [left.hashes[:, inset * (whose == 0)], right.hashes[:, inset * (whose == 1)]]
+
+        def kept(pairs: np.ndarray, bits: np.ndarray, whole: bool = inset == 0) -> np.ndarray:
+            # Identical pixels are a finding of their own.
+            other = left.pixels[pairs[:, 0]] != right.pixels[pairs[:, 1]]
+            order = np.flatnonzero(other)
+            order = order[np.argsort(bits[order], kind="stable")]
+            chosen = np.zeros(len(pairs), bool)
+            chosen[order] = rank(pairs[order, 1]) < _TRIED
+            if whole:
+                more = np.flatnonzero(other & ~chosen)
+                chosen[more] = np.isfinite(_as_they_are(left, right, pairs[more]))
+            return chosen
+
+        queries = None if within and inset == 0 else hashes[1]
+        pairs, _ = near_hashes(hashes[0], queries, kept=kept)
+        swapped = within & (pairs[:, 0] > pairs[:, 1])
+        told = np.empty((len(pairs), 4), np.int64)
+        told[:, :2] = np.sort(pairs, axis=1) if within else pairs
+        told[:, 2], told[:, 3] = inset, whose ^ swapped
+        tries.append(told)
     return np.concatenate(tries)
 
 
@@ -234,6 +253,5 @@ def _same(one: tuple[_Images, int], other: tuple[_Images, int]) -> bool:
     images = [np.array([number]) for _, number in (one, other)]
     if np.isfinite(_as_they_are(one[0], other[0], np.stack(images, axis=1))[0]):
         return True
-    pairs = np.broadcast_to(np.concatenate(images), (2, 2))
-    tries = np.column_stack([pairs, [0, 0], [0, 1]])
-    return bool(np.isfinite(_aligned(one[0], other[0], tries, np.ones(2, bool))).any())
+    tries = np.array([[one[1], other[1], 0, 0]])
+    return bool(np.isfinite(_aligned(one[0], other[0], tries, np.ones(1, bool)))[0])

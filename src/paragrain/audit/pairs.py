@@ -117,14 +117,14 @@ def closest(rows: np.ndarray, closeness: np.ndarray) -> Pairs:
     _, once = np.unique(rows[order], axis=0, return_index=True)
     order = order[np.sort(once)]
     rows, closeness = rows[order], closeness[order]
-    kept = (_rank(rows[:, 0]) < PARTNERS) | (_rank(rows[:, 1]) < PARTNERS)
+    kept = (rank(rows[:, 0]) < PARTNERS) | (rank(rows[:, 1]) < PARTNERS)
     return Pairs(rows[kept], closeness[kept], len(rows))
 
 
-def _rank(values: np.ndarray) -> np.ndarray:
+def rank(values: np.ndarray) -> np.ndarray:
     """How many equal values come before each.
 
-    >>> _rank(np.array([5, 3, 5, 5]))
+    >>> rank(np.array([5, 3, 5, 5]))
     array([0, 0, 1, 2])
     """
     order = np.argsort(values, kind="stable")

@@ -14,7 +14,6 @@ laid over each other as copies of 32 x 32 (`aligning`).
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from PIL import Image
 
 from paragrain.audit.kernels import compare
@@ -78,8 +77,7 @@ def look(image: Image.Image) -> Look:
         box = (edge, edge, _MIDDLE - edge, _MIDDLE - edge)
         inner = middle.resize((SMALL, SMALL), Image.Resampling.BILINEAR, box=box)
         greys.append(np.asarray(inner, np.float32) @ LUMA)
-    around = sliding_window_view(grey, (3, 3))
-    detail = np.ptp(around, axis=(2, 3)) > 2
+    detail = _around(grey, np.maximum) - _around(grey, np.minimum) > 2
     return Look(
         tuple(_hash(grey) for grey in greys),
         tiny,
@@ -87,6 +85,12 @@ def look(image: Image.Image) -> Look:
         bool(grey.std() < MIN_SPREAD),
         bool(detail.mean() < DETAIL),
     )
+
+
+def _around(grey: np.ndarray, least_or_most: np.ufunc) -> np.ndarray:
+    """Of each 3 x 3 cells, [SMALL - 2, SMALL - 2]."""
+    of_rows = least_or_most.reduce([grey[:-2], grey[1:-1], grey[2:]])
+    return np.asarray(least_or_most.reduce([of_rows[:, :-2], of_rows[:, 1:-1], of_rows[:, 2:]]))
 
 
 def _hash(grey: np.ndarray) -> int:

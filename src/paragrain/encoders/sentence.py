@@ -237,7 +237,8 @@ class SentenceEncoder(nn.Module):
         It reads as many tokens of a text as `budget` says.
         """
         write_model(folder, self.model)
-        write_tokenizer(folder, self.tokenizer, budget)
+        # The tokenizer of a model with two towers names a processor, which would want images.
+        write_tokenizer(folder, self.tokenizer, budget, processor_class=None)
         settings = {"max_seq_length": budget, "do_lower_case": self.lower_case}
         write_json(folder / "sentence_bert_config.json", settings)
         write_json(folder / SENTENCES, {"__version__": {}, "similarity_fn_name": "cosine"})

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 from PIL import Image
+from transformers import AutoProcessor
 
 from paragrain.collection import Collection
 from paragrain.encoders import (
@@ -148,6 +149,9 @@ def test_a_pair_opens_from_its_root(pair: ImageTextEncoder, tmp_path: Path) -> N
     assert tokenizer["processor_class"] is None  # else the library looks for pictures' settings
     for module in modules[:3]:
         assert list((tmp_path / "out" / module["path"]).glob("*config.json"))
+    # As it opens the first module; a tokenizer that came with a BLIP would ask for pictures.
+    assert pair.tokenizer._processor_class == "BlipProcessor"
+    assert isinstance(AutoProcessor.from_pretrained(tmp_path / "out/text"), type(pair.tokenizer))
     text = load_encoder(f"{tmp_path / 'out/vision'}+{tmp_path / 'out'}", "cpu")
     assert text.budget == pair.budget
 

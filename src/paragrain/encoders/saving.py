@@ -23,7 +23,7 @@ def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str | Non
     """Write a tokenizer that in plain libraries reads as it does here.
 
     Asked to cut, it cuts the end of a text to the budget, and what names a special token in a text
-    is text. `more` are further settings for its configuration.
+    is text. `more` are further settings for its configuration; one that is `None` is left out.
     """
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
@@ -34,7 +34,8 @@ def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str | Non
         "padding_side": "right",
         **more,
     }
-    write_json(path, {**read_json(path), **says})
+    content = {**read_json(path), **says}
+    write_json(path, {key: value for key, value in content.items() if more.get(key, "") is not None})
 
 
 @contextmanager

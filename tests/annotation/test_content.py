@@ -4,13 +4,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from PIL import Image
 
 from paragrain.annotation import plan, status
 from paragrain.collection import Collection, update_records
 from paragrain.sources import import_folder
 
-from .photos import judged, run, settings_for
+from .photos import judged, make_photos, run, settings_for
 
 
 def forget(photos: Path, *, captions: bool = False) -> None:
@@ -118,3 +122,49 @@ def test_rates_are_of_a_run_that_is_under_way(photos: Path) -> None:
     assert known.rate(239.0) == 40 / 239  # it has stood still since
     assert known.rate(5.0) is None  # too few, in too short a time
     assert known.rate(1000.0) is None
+
+
+def linked_photos(folder: Path, paragrain: Any) -> tuple[Path, list[Path]]:
+    pictures = folder / "pictures"
+    pictures.mkdir()
+    for number in range(4):
+        pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), np.uint8)
+        Image.fromarray(pixels).save(pictures / f"{number}.bmp")
+    done = paragrain("import", "folder", pictures, folder / "linked", "--store", "paths")
+    assert done.code == 0, done.err
+    return folder / "linked", sorted(pictures.glob("*.bmp"))
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_edited_file_gets_no_texts_under_what_it_was(
+    tmp_path: Path, stub: Any, paragrain: Any, before: bool
+) -> None:
+    photos, files = linked_photos(tmp_path, paragrain)
+    stub.script(rules=[judged(9)])
+    if before:
+        assert run(photos, settings_for(stub)).complete == 4
+        assert run(photos, settings_for(stub)).calls == 0
+    Image.fromarray(np.random.default_rng(9).integers(0, 255, (40, 40, 3), np.uint8)).save(files[1])
+    stub.script(rules=[judged(9)])
+    planned = plan(Collection.open(photos), settings_for(stub), show=False)
+    assert [id for id, _ in planned.unusable] == ["1.bmp"]
+    report = run(photos, settings_for(stub))
+    [(identity, reason)] = report.skipped
+    assert identity == "1.bmp"
+    assert "paragrain update" in reason
+    assert (report.complete, report.calls) == (3, 0 if before else 12)
+
+    assert paragrain("update", photos).code == 0
+    report = run(photos, settings_for(stub))
+    assert (report.complete, report.calls, report.problems) == (4, 4, [])
+
+
+def test_a_column_of_another_meaning_is_no_content_hash(tmp_path: Path, stub: Any) -> None:
+    photos = make_photos(tmp_path, 3)
+    for file in (photos / "records").glob("*.parquet"):
+        table = pq.read_table(file).drop_columns(["captions"])
+        place = table.schema.get_field_index("content")
+        pq.write_table(table.set_column(place, "content", pa.array(["a cat"] * len(table))), file)
+    stub.script(rules=[judged(9)])
+    report = run(photos, settings_for(stub))
+    assert (report.complete, report.calls) == (3, 12)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paragrain.annotation.asking import Asker
+from paragrain.annotation.contents import Contents
 from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import provenance, score_paragraph
 from paragrain.annotation.measures.agreement import Agreement, agreement, sample_scored
@@ -98,18 +99,18 @@ def check(
     scores: dict[str, int | None] = {}
     failed: list[tuple[str, str]] = []
     records = collection.get(ids, images=False)
+    contents = Contents(collection)
 
     async def score(record: Record, asker: Asker, places: asyncio.Semaphore) -> None:
         async with places:
             try:
-                data = await asyncio.to_thread(collection.image_bytes, record)
+                data, content = await asyncio.to_thread(contents.read, record)
                 picture = await asyncio.to_thread(prepare, data, settings.image)
             except BadImage as error:
                 failed.append((record.id, error.reason))
                 return
             assert record.paragraph is not None
             asking = score_paragraph(record, record.paragraph, settings)
-            content = record.content or content_hash(data)
             (scores[record.id], failure), _ = await asker.drive(asking, content, picture)
             if failure is not None:
                 failed.append((record.id, str(failure)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paragrain.annotation.calls import Call, Picture, Reply
+from paragrain.annotation.contents import Contents
 from paragrain.annotation.finished import recall
 from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import annotate_image, wanted_kinds
@@ -16,7 +17,7 @@ from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import AnnotationSettings, run_name
 from paragrain.collection import Collection, Record
 from paragrain.errors import ParagrainError
-from paragrain.images import BadImage, content_hash
+from paragrain.images import BadImage
 from paragrain.progress import progress_bar
 from paragrain.runtime import cores
 
@@ -93,6 +94,7 @@ def plan(
     """
     wanted = set(collection.ids(split)[:limit])
     run = run_name(settings)
+    contents = Contents(collection)
     guides = Guides(collection.folder / "annotation" / "images")
     result = Plan(collection.folder, images=len(wanted))
     with (
@@ -102,7 +104,7 @@ def plan(
     ):
         for path, ids in collection.files().items():
             chosen = [id for id in ids if id in wanted]
-            through = recall(collection.folder, path, run, split)
+            through = recall(collection.folder, path, f"{run} {contents.linked}", split)
             if through is not None and through.images == len(chosen):
                 result.complete += through.complete
                 result.failed += len(through.failed)
@@ -113,7 +115,7 @@ def plan(
             try:
                 for start in range(0, len(chosen), _CHUNK):
                     records = collection.get(chosen[start : start + _CHUNK]).values()
-                    looked_at = pool.map(partial(_look, collection, settings), records)
+                    looked_at = pool.map(partial(_look, contents, settings), records)
                     for record, (picture, content) in zip(records, looked_at, strict=True):
                         memory = replay(record, content, settings, log, guides)
                         _count(result, record, picture, content, settings, log, memory)
@@ -132,14 +134,14 @@ def plan(
 
 
 def _look(
-    collection: Collection, settings: AnnotationSettings, record: Record
+    contents: Contents, settings: AnnotationSettings, record: Record
 ) -> tuple[Picture | str | None, str]:
     """The picture that would be sent, or why it cannot be, or None if nothing is to be written."""
     if not wanted_kinds(record, settings):
         return None, ""
     try:
-        data = collection.image_bytes(record)
-        return prepare(data, settings.image), record.content or content_hash(data)
+        data, content = contents.read(record)
+        return prepare(data, settings.image), content
     except BadImage as error:
         return error.reason, ""
 

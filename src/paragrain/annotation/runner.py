@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paragrain.annotation.asking import Asker
+from paragrain.annotation.contents import Contents
 from paragrain.annotation.finished import recall, remember
 from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import Outcome, annotate_image
@@ -19,7 +20,7 @@ from paragrain.annotation.settings import AnnotationSettings
 from paragrain.annotation.unread import Unread
 from paragrain.collection import Collection, Record, update_records
 from paragrain.errors import ParagrainError
-from paragrain.images import BadImage, content_hash
+from paragrain.images import BadImage
 from paragrain.runtime import cores
 
 GIVE_UP_AFTER = 100
@@ -102,6 +103,8 @@ class Runner:
         self.report, self.images, self.advance, self.trouble = report, images, advance, trouble
         self.name, self.split, self.limit = run, split, limit
         self._ids = collection.files()
+        self._contents = Contents(collection)
+        self._run = f"{run} {self._contents.linked}"  # with the files beside it as they are
         self._guides = Guides(collection.folder / "annotation" / "images")
         self._unread = Unread(report)
         self._unanswered_in_a_row = 0
@@ -157,7 +160,7 @@ class Runner:
         for path in files:
             if self.limit == 0:
                 break
-            known = recall(self.collection.folder, path, self.name, self.split)
+            known = recall(self.collection.folder, path, self._run, self.split)
             if known is not None and (self.limit is None or self.limit >= known.images):
                 self.limit = None if self.limit is None else self.limit - known.images
                 self.report.add(known)
@@ -203,19 +206,28 @@ class Runner:
 
     def _read(self, records: list[Record], file: _File) -> list[_Work | _Settled]:
         """What is to be done about some records: work, or what came of them already."""
-        known = {r.id: self._replay(r, r.content) for r in records if r.content is not None}
-        open_ids = [r.id for r in records if r.id not in known or known[r.id].outcome is None]
-        loaded = self.collection.get(open_ids)
+        known: dict[str, Replay] = {}
         works: list[_Work | _Settled] = []
+        sound: list[Record] = []
         for record in records:
-            data, content = b"", record.content or ""
+            try:
+                content = self._contents.of(record)
+            except BadImage as error:
+                works.append(_Settled(record, error))
+                continue
+            sound.append(record)
+            if content is not None:
+                known[record.id] = self._replay(record, content)
+        open_ids = [r.id for r in sound if r.id not in known or known[r.id].outcome is None]
+        loaded = self.collection.get(open_ids)
+        for record in sound:
+            data, content = b"", record.content or ""  # known to be a hash, or read now
             if record.id in loaded:
                 try:
-                    data = self.collection.image_bytes(loaded[record.id])
+                    data, content = self._contents.read(loaded[record.id])
                 except BadImage as error:
                     works.append(_Settled(record, error))
                     continue
-                content = record.content or content_hash(data)
             memory = known.get(record.id) or self._replay(record, content)
             if memory.outcome is None:
                 works.append(_Work(record, data, content, memory, file))
@@ -291,7 +303,7 @@ class Runner:
         if file.fed and not file.waiting:
             await self._publish(file)
             if file.whole:
-                remember(self.collection.folder, file.path, self.name, self.split, file.report)
+                remember(self.collection.folder, file.path, self._run, self.split, file.report)
 
     async def _publish(self, file: _File) -> None:
         """Write the texts that are there into the collection."""

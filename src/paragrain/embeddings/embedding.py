@@ -1,6 +1,5 @@
 """The image vectors of a collection: computed once, kept beside it, brought up to date."""
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,7 @@ import torch
 
 from paragrain.collection import Collection, Record
 from paragrain.embeddings.cache import Cache
-from paragrain.embeddings.linked import linked_contents, linked_paths
+from paragrain.embeddings.linked import is_content_hash, linked_contents, linked_paths
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels
 from paragrain.encoders.loading import load_encoder
 from paragrain.errors import ParagrainError
@@ -23,8 +22,6 @@ from paragrain.runtime import cores
 
 FEW = 0.1
 """Up to this share of missing vectors, records are fetched one by one instead of streamed."""
-
-_CONTENT_HASH = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(eq=False, repr=False)
@@ -168,8 +165,7 @@ def known_contents(
     contents: dict[str, str | None] = {}
     path_of: dict[str, str] = {}
     for record in collection.records(split, fields=("content",)):
-        content = record.content or ""
-        contents[record.id] = content if _CONTENT_HASH.fullmatch(content) else None
+        contents[record.id] = record.content if is_content_hash(record.content) else None
         if record.image.path in linked:
             path_of[record.id] = record.image.path
     if path_of:

@@ -7,6 +7,7 @@ that leaves even the time of the last change as it was (a clock that was put bac
 """
 
 import json
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,16 @@ from paragrain.images import BadImage, content_hash
 from paragrain.progress import progress_bar
 
 STATES = "files.json"
+_CONTENT_HASH = re.compile(r"[0-9a-f]{32}")
+
+
+def is_content_hash(text: str | None) -> bool:
+    """Whether a text can be a content hash; a column of that name may hold anything.
+
+    >>> is_content_hash(content_hash(b"")), is_content_hash("a dog"), is_content_hash(None)
+    (True, False, False)
+    """
+    return _CONTENT_HASH.fullmatch(text or "") is not None
 
 
 def linked_paths(collection: Collection) -> frozenset[str]:

@@ -34,8 +34,9 @@ def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str | Non
         "padding_side": "right",
         **more,
     }
+    left_out = {name for name, value in more.items() if value is None}
     content = {**read_json(path), **says}
-    write_json(path, {key: value for key, value in content.items() if more.get(key, "") is not None})
+    write_json(path, {name: value for name, value in content.items() if name not in left_out})
 
 
 @contextmanager
@@ -44,8 +45,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
     A kill leaves the old folder, or, in the instant between two renames, that folder under a
     hidden name, where it is found and from which the next save recovers it; never half a new one.
-    The block writes a
-    `config.json`, by which a checkpoint is told from other folders.
+    The block writes a `config.json`, by which a checkpoint is told from other folders.
 
     Raises:
         UsageError: something other than a checkpoint is there, which is left alone.

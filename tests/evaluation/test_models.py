@@ -56,6 +56,38 @@ def test_several_models_are_one_table_and_one_file(
     assert len(paragrain(*words, "--sweep", "20,40", "--json").json["results"]) == 6
 
 
+def test_compare_takes_runs_and_the_seeds_of_a_run_by_their_folders(
+    world: Collection,
+    encoder: ImageTextEncoder,
+    paragrain: Callable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    monkeypatch.chdir(tmp_path)
+    folders = ["a/seed0", "a/seed1", "b"]
+    for number, folder in enumerate(folders):
+        one = encoder.trainable_copy()
+        with torch.no_grad():
+            one.model.text_proj.weight.mul_(torch.linspace(1, 1 + number, 16)[:, None])
+        one.save(Path(folder) / "checkpoint")
+        Path(folder, "run.yaml").write_text("{}")
+    named = [word for folder in folders for word in ("--model", folder)]
+    evaluated = ("evaluate", world.folder.resolve(), "--texts", "captions", "--out", "all.json")
+    assert paragrain(*evaluated, *named).code == 0
+    assert load_result("all.json", model="b/").about["encoder"]["name"] == "b/checkpoint"
+    found = paragrain("compare", "all.json", "--model", "b", "--model", "a/seed*")
+    assert found.code == 0, found.err
+    assert "B: a/seed0/checkpoint, a/seed1/checkpoint" in found.out
+    assert paragrain("compare", "all.json", "--model", "b", "--model", "a/seed0").code == 0
+    absent = paragrain("compare", "all.json", "--model", "b", "--model", "a/seed2*")
+    assert absent.code == 2
+    assert "no result of model a/seed2*: it has a/seed0/checkpoint" in absent.err
+    with pytest.raises(UsageError, match="say which"):
+        load_result("all.json", model="a/*")
+
+
 def test_a_model_named_twice_or_absent_is_refused_before_any_work(
     models: list[str], paragrain: Callable, tmp_path: Path
 ) -> None:

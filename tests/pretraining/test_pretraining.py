@@ -11,12 +11,14 @@ from transformers import AutoProcessor, BlipForImageTextRetrieval
 
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
 from paragrain.encoders import load_encoder
+from paragrain.encoders.trained_on import content_key
 from paragrain.errors import ParagrainError, UsageError
+from paragrain.evaluation import evaluate
 from paragrain.pretraining import TinySize, pretrain
 from paragrain.pretraining.data import batch_of, draw_texts, load_data, normalised
 from paragrain.pretraining.dense import GraphHead, graph_targets
 from paragrain.pretraining.tiny import build_tokenizer, new_blip, new_processor
-from paragrain.sources.scenes import Scene, Thing, render, sample_scene
+from paragrain.sources.scenes import Scene, Thing, import_scenes, render, sample_scene
 from paragrain.training.checkpoints import MetricsLog
 
 SMALL = {"width": 32, "heads": 4, "vision_layers": 1, "text_layers": 1, "vector_width": 16}
@@ -80,6 +82,28 @@ def test_a_killed_run_goes_on_with_the_same_curve(
         for name in ("whole", "killed")
     ]
     assert weights[0] == weights[1]
+
+
+def test_the_model_knows_the_pictures_it_saw_and_those_of_its_start(
+    world: Collection, tmp_path: Path
+) -> None:
+    import_scenes(tmp_path / "more", size=24, seed=3, show=False)
+    more = Collection.open(tmp_path / "more")
+    steps = {**QUICK, "batch_size": 12, "dense_steps": 0, "contrast_steps": 1}
+    first = pretrain(world, tmp_path / "first", **steps)
+    start = str(first.folder / "checkpoint")
+    pretrain(more, tmp_path / "second", **{**steps, "contrast_steps": 2}, start=start)
+    known = load_encoder(tmp_path / "second" / "checkpoint", "cpu").trained_on
+    assert known is not None
+    assert [entry["images"] for entry in known.sets] == [12, 24]
+    assert all(entry["vision"] and entry["split"] == "train" for entry in known.sets)
+    keys = [
+        [content_key(record.content or "") for record in one.records("train")]
+        for one in (world, more)
+    ]
+    assert [int(known.has("trained", own).sum()) for own in keys] == [12, 24]
+    told = evaluate(world, start, texts="captions", split="train", show=False).about["trained_on"]
+    assert told["splits"]["train"]["same_content"] == 12
 
 
 def test_other_settings_do_not_touch_a_run(world: Collection, tmp_path: Path) -> None:

@@ -27,7 +27,10 @@ def compare(
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Of one result file with several models, the two to compare."),
+        typer.Option(
+            help="Of one result file with several models, the two to compare: a name, a run's "
+            "folder, or either with * for all seeds of one, as in 'runs/c5/seed*'."
+        ),
     ] = None,
     resamples: Annotated[int, typer.Option(help="Draws of the bootstrap.")] = 2000,
     seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
@@ -38,9 +41,10 @@ def compare(
     Nothing is ranked anew: the ranks lie beside the files that `paragrain evaluate --out` wrote.
     Files of several seeds of one model are averaged, and what the seeds differ by is shown.
 
-    Example: `paragrain compare runs/c1/results.json runs/c5/results.json`
+    Example: `paragrain compare c1.json c5.json`
 
-    Example with seeds: `paragrain compare c1/*/results.json vs c5/*/results.json`
+    Example with seeds: `paragrain compare c1/seed0.json c1/seed1.json vs c5/seed0.json
+    c5/seed1.json`
     """
     from paragrain.evaluation import compare as run
     from paragrain.evaluation import load_result, models_in
@@ -52,7 +56,10 @@ def compare(
                 f"{results[0]} alone holds {', '.join(models_in(results[0]))}: name two result "
                 "files, those of several seeds as in A1 A2 vs B1 B2, or two models with --model"
             )
-        sides = [[load_result(results[0], tokens, name)] for name in names]
+        sides = [
+            [load_result(results[0], tokens, name) for name in models_in(results[0], like)]
+            for like in names
+        ]
     elif model:
         raise UsageError("--model names two models of one result file: name one file only")
     else:

@@ -187,6 +187,7 @@ def report(
 def _tell_forecast(forecast: "Forecast", json: bool) -> None:
     """The plan in words: what it needs, what it does, what it costs."""
     config = forecast.settings
+    most = f"{config['max_steps']:,} steps at most, " if config["max_steps"] else ""
     lines = ["It needs:"]
     for need in forecast.needs:
         lines.append(f"  {'ok     ' if need.there else 'MISSING'} {need.name}: {need.what}")
@@ -197,7 +198,7 @@ def _tell_forecast(forecast: "Forecast", json: bool) -> None:
         f"Training: AdamW, learning rate {config['learning_rate']:g}, "
         f"batch {config['batch_size']}, "
         f"temperature {config['temperature']:g}, cosine after {config['warmup_steps']} warm-up "
-        f"steps, {config['epochs']:,} epochs, {config['max_steps'] or 'no'} steps at most, "
+        f"steps, {config['epochs']:,} epochs, {most}"
         f"weight decay {config['weight_decay']:g}, precision {config['precision']}",
         f"Token budgets: {budgets}",
         "",

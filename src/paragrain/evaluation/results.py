@@ -1,5 +1,6 @@
 """A measurement and everything that says what it is of, as one file with its ranks beside it."""
 
+import fnmatch
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -194,6 +195,11 @@ def load_result(
 ) -> SavedResult:
     """Read a result file and its ranks; of several results, that of a budget and a model.
 
+    Args:
+        path: a result file.
+        tokens: the budget.
+        model: see `models_in`; it has to name one.
+
     Raises:
         UsageError: there is no such file, or no such result in it.
         UsageError: it is no result, or is damaged.
@@ -202,6 +208,10 @@ def load_result(
     path = Path(path)
     entries = result_entries(path)
     files = ranks_files(path, entries)
+    if model is not None:
+        model, *others = models_in(path, model)
+        if others:
+            raise UsageError(f"{path} has {', '.join([model, *others])}: say which with --model")
     budget, name = "{0[protocol][token_budget]} tokens", "model {0[encoder][name]}"
     wanted = list(range(len(entries)))
     for what, asked, told, option in (
@@ -224,15 +234,36 @@ def load_result(
     return SavedResult(path, entries[place], queries)
 
 
-def models_in(path: str | Path) -> list[str]:
+def models_in(path: str | Path, like: str | None = None) -> list[str]:
     """The names of the models of a result file, in their order.
 
+    Args:
+        path: a result file.
+        like: only those of this name: a model's, that of its run's folder, or either with `*` for
+            what differs between several, such as "runs/c5/seed*".
+
     Raises:
+        UsageError: it has no such model.
         UsageError, ParagrainError: see `load_result`.
     """
-    return list(
-        dict.fromkeys(str(entry["encoder"]["name"]) for entry in result_entries(Path(path)))
-    )
+    names = dict.fromkeys(str(entry["encoder"]["name"]) for entry in result_entries(Path(path)))
+    if like is None:
+        return list(names)
+    like = like.rstrip("/")
+    exact = [name for name in names if like in _called(name)]
+    found = exact or [name for name in names if fnmatch.filter(_called(name), like)]
+    if not found:
+        raise UsageError(f"{path} has no result of model {like}: it has {', '.join(names)}")
+    return found
+
+
+def _called(name: str) -> list[str]:
+    """What people call a model: its name, and the folder of the run whose checkpoint it is.
+
+    >>> _called("runs/c5/checkpoint"), _called("blip0")
+    (['runs/c5/checkpoint', 'runs/c5'], ['blip0'])
+    """
+    return list(dict.fromkeys((name, name.removesuffix("/checkpoint"))))
 
 
 def result_entries(path: Path) -> list[dict[str, Any]]:

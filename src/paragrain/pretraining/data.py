@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError
-from paragrain.images import BadImage, decode
+from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
 from paragrain.sources.scenes.graph import Scene
 
@@ -25,12 +25,15 @@ class PretrainData:
 
     Attributes:
         pixels: uint8 `[N, side, side, 3]`.
+        ids, contents: the id of each picture's record, and the hash of its bytes.
         texts: the short texts of each picture, at least one.
         scenes: the scene graph of each picture; empty if any picture lacks one.
         failed: (id, reason) of the records that could not be used.
     """
 
     pixels: np.ndarray
+    ids: list[str]
+    contents: list[str]
     texts: list[list[str]]
     scenes: list[Scene]
     failed: list[tuple[str, str]]
@@ -47,6 +50,8 @@ def load_data(collection: Collection, split: str, side: int, *, show: bool = Tru
         ParagrainError: fewer than two records can be used.
     """
     pixels: list[np.ndarray] = []
+    ids: list[str] = []
+    contents: list[str] = []
     texts: list[list[str]] = []
     graphs: list[str | None] = []
     failed: list[tuple[str, str]] = []
@@ -60,13 +65,16 @@ def load_data(collection: Collection, split: str, side: int, *, show: bool = Tru
                 failed.append((record.id, "no short text"))
                 continue
             try:
-                image = decode(collection.image_bytes(record))
+                data = collection.image_bytes(record)
+                image = decode(data)
             except BadImage as error:
                 failed.append((record.id, error.reason))
                 continue
             if image.size != (side, side):
                 image = image.resize((side, side), Image.Resampling.BICUBIC)
             pixels.append(np.asarray(image))
+            ids.append(record.id)
+            contents.append(content_hash(data))
             texts.append(own)
             graphs.append(record.graph)
     if len(texts) < 2:
@@ -76,7 +84,8 @@ def load_data(collection: Collection, split: str, side: int, *, show: bool = Tru
         )
     scenes = [Scene.from_json(graph) for graph in graphs if graph is not None]
     complete = len(scenes) == len(texts)
-    return PretrainData(np.stack(pixels), texts, scenes if complete else [], failed)
+    scenes = scenes if complete else []
+    return PretrainData(np.stack(pixels), ids, contents, texts, scenes, failed)
 
 
 def normalised(pixels: np.ndarray, mean: Sequence[float], std: Sequence[float]) -> Tensor:

@@ -16,6 +16,7 @@ from paragrain.collection import Collection
 from paragrain.encoders.base import length_batches, pad
 from paragrain.encoders.blip import BlipEncoder
 from paragrain.encoders.loading import load_encoder
+from paragrain.encoders.trained_on import TrainedOn, used_images
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_json, write_text
 from paragrain.pretraining.config import PretrainConfig, make_pretrain_config
@@ -35,6 +36,9 @@ from paragrain.training.optimisation import decay_groups
 
 TEXT_PASS_TOKENS = 2048
 """Tokens of one forward pass of the text tower: short texts in batches of similar length."""
+
+SPLIT = "train"
+"""What is trained on."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,9 @@ def pretrain(
     config = make_pretrain_config(settings)
     _claim(out, collection, config)
     encoder = _begin(config, collection)
-    data = load_data(collection, "train", _side(encoder), show=show)
+    data = load_data(collection, SPLIT, _side(encoder), show=show)
     run = _Pretraining(data, config, encoder)
+    encoder.trained_on = _images_used(collection, run)
     log = MetricsLog(out / "metrics.jsonl")
     progress = load_progress(out / "last" / "state.safetensors", run.parameters, run.optimizer)
     log.trim(progress.step)
@@ -134,6 +139,15 @@ def _begin(config: PretrainConfig, collection: Collection) -> BlipEncoder:
     return BlipEncoder(model, processor.image_processor, tokenizer, "pre-training")
 
 
+def _images_used(collection: Collection, run: "_Pretraining") -> TrainedOn:
+    """All that the model will have learned from when the run ends, its start's past included."""
+    rows = np.unique(np.concatenate([run.batch(step) for step in range(run.steps)]))
+    contents = {run.data.ids[row]: run.data.contents[row] for row in rows}
+    known = used_images("trained", collection, SPLIT, contents, vision=True)
+    before = run.encoder.trained_on
+    return known if before is None else before | known
+
+
 def _side(encoder: BlipEncoder) -> int:
     """Side of the square pictures that an encoder takes, in pixels."""
     return int(encoder.model.config.vision_config.image_size)
@@ -179,11 +193,15 @@ class _Pretraining:
         groups = decay_groups(self.parameters, config.weight_decay)
         self.optimizer = torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
 
+    def batch(self, step: int) -> np.ndarray:
+        """Rows of the pictures of a step."""
+        config = self.config
+        return batch_of(step, len(self.data), config.batch_size, config.seed, config.block)
+
     def step(self, step: int) -> dict[str, Any]:
         """Train on the batch of `step`; returns what the log says about it."""
         dense = step < self.dense_steps
-        config = self.config
-        batch = batch_of(step, len(self.data), config.batch_size, config.seed, config.block)
+        batch = self.batch(step)
         states, vectors = self._see(batch)
         graph = self._graph_loss(states, vectors, batch) if self.targets else None
         if dense:

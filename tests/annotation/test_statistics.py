@@ -205,9 +205,8 @@ def test_labels_of_the_budgets_and_curves_do_not_overlap(measured: TextLengths) 
     for place, box in enumerate(boxes):
         assert box.y0 > axes.bbox.y1
         assert not any(box.overlaps(other) for other in boxes[:place])
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        "captions (20)", "paragraph (20)",
-    ]  # fmt: skip
+    [legend] = drawing.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["captions (20)", "paragraph (20)"]
 
 
 def test_a_curve_is_the_share_that_fits(measured: TextLengths) -> None:

@@ -148,7 +148,7 @@ def test_a_failing_cell_is_named_and_the_others_go_on(
     report = run(study, copied)
     assert (report.done, report.kept) == (2, 7)
     assert [label for label, _ in report.failed] == ["Gone", "none, seed 0", "none, seed 1"]
-    assert "contrast needs at least two" in report.failed[1][1]
+    assert "takes in no image" in report.failed[1][1]
     assert all("\n" not in why for _, why in report.failed)
 
 

@@ -65,14 +65,15 @@ def new(
 
 
 @app.command("show")
-def show(study: StudyArgument) -> None:
+def show(study: StudyArgument, json: JsonOption = False) -> None:
     """Print a study file, such as one that ships, to be saved and edited.
 
     Example: `paragrain study show scenes > mine.yaml`
     """
     from paragrain.study.plan import study_text
 
-    typer.echo(study_text(study), nl=False)
+    text = study_text(study)
+    tell(json, {"study": str(study), "text": text}, text.splitlines())
 
 
 @app.command("run")

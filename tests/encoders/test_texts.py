@@ -155,3 +155,9 @@ def test_a_copy_reads_as_the_first(blip: ImageTextEncoder) -> None:
     again = copy.deepcopy(blip)
     text = "a [SEP] b </s>"
     assert again.token_ids([text]) == blip.token_ids([text])
+
+
+def test_vectors_of_long_texts_are_short_to_look_at(blip: ImageTextEncoder) -> None:
+    found = encode_texts(blip, ["a red star", "a star " * 200])
+    assert repr(found.tokens) == "<Tokens of 2 texts, at most 128 of each, 1 cut>"
+    assert repr(found) == f"<TextVectors [2, 16] of {found.tokens!r}>"

@@ -26,6 +26,10 @@ class TextVectors:
     vectors: np.ndarray
     tokens: Tokens
 
+    def __repr__(self) -> str:
+        """How many and how wide, and what was read."""
+        return f"<TextVectors {list(self.vectors.shape)} of {self.tokens!r}>"
+
 
 def encode_texts(
     encoder: ImageTextEncoder | str | os.PathLike[str],

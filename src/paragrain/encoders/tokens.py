@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from paragrain.errors import UsageError
-from paragrain.words import sentence_spans, word_spans
+from paragrain.words import counted, sentence_spans, word_spans
 
 NORMALISATIONS = ("none", "blip-original")
 """How a text may be treated before tokenising; see `normalise_text`."""
@@ -157,6 +157,11 @@ class Tokens:
     def __len__(self) -> int:
         """Number of texts."""
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        """How many texts, at which budget, and how many lost something to it."""
+        texts = counted(len(self), "text")
+        return f"<Tokens of {texts}, at most {self.budget} of each, {self.texts_cut:,} cut>"
 
     @property
     def ids(self) -> "TokenRows":

@@ -15,7 +15,15 @@ _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _STRING = re.compile(r"""[urbURB]?("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""", re.DOTALL)
 _BETWEEN = re.compile(r"\s*[,;]\s*|\s+|$")
 _BEGINS = re.compile(r"""\[\s*[urbURB]?["'{]""")
-_ARRAY = re.compile(r"(?:np\.|numpy\.)?array\((?P<list>\[.*\])(?:,\s*dtype=[^)]*)?\)", re.DOTALL)
+_WRAPPED = re.compile(
+    r"<?[A-Za-z_][\w.]*(?:\(\s*|>\s*)(?P<list>[\[({].*[\])}])"
+    r"(?:,\s*\w+=[^)]*\)?[^)]*)?\)?(?:\s*Length: \d+, dtype: \w+)?",
+    re.DOTALL,
+)
+"""A list as its type prints it: `array([...], dtype=object)`, `Index([...])`, `<StringArray>`."""
+
+_NO_TEXTS = re.compile(r"\[\s*(?:(?:None|null|nan|NaN|NA|<NA>)[\s,]*)+\]")
+"""A printed list of nothing."""
 
 
 class NotTexts(Exception):
@@ -53,8 +61,10 @@ def texts_of(value: Any) -> list[Any]:
     if not isinstance(value, str):
         return [value]
     cell = value.strip()
-    if found := _ARRAY.fullmatch(cell):
+    if (found := _WRAPPED.fullmatch(cell)) and _BEGINS.match("[" + found["list"][1:]):
         cell = found["list"]
+    if _NO_TEXTS.fullmatch(cell):
+        raise _unreadable(value)
     if cell[:1] in _BRACKETS and _is_enclosed(cell):
         return _printed(value, cell)
     if _BEGINS.match(cell):

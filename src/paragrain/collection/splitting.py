@@ -66,7 +66,8 @@ def moved(
     """The images that have to change their split, by id, and to which.
 
     Images that are tied, by a group, equal bytes or equal pixels, however many steps it takes, go
-    together: where one of them cannot move, to its split, else to the one that their least key decides.
+    together: where one of them cannot move, to its split, else to the one that their least key
+    decides.
 
     Args:
         collection: the images.

@@ -169,8 +169,8 @@ def refuse_another_data_set(
     foreign = [path for path in others if _has_rows(path)]
     if foreign and not interrupted:
         raise UsageError(
-            f"{folder} holds records that no import of this program made ({foreign[0].name}): "
-            "choose another folder, or delete that one first"
+            f"{folder} holds records that no import of this program made, or that another program "
+            f"has changed since ({foreign[0].name}): import into another folder"
         )
     another = any(there.splits.values()) and not there.shares and not going_on
     if another and not _same_pictures(folder, read):

@@ -15,9 +15,10 @@ _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _STRING = re.compile(r"""[urbURB]?("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""", re.DOTALL)
 _BETWEEN = re.compile(r"\s*[,;]\s*|\s+|$")
 _BEGINS = re.compile(r"""\[\s*[urbURB]?["'{]""")
+_LIST = r"(\[.*\]|\(.*\)|\{.*\})"
 _WRAPPED = re.compile(
-    r"<?[A-Za-z_][\w.]*(?:\(\s*|>\s*)(?P<list>[\[({].*[\])}])"
-    r"(?:,\s*\w+=[^)]*\)?[^)]*)?\)?(?:\s*Length: \d+, dtype: \w+)?",
+    rf"[A-Za-z_][\w.]*\(\s*{_LIST}(?:,\s*\w+=.*)?\s*\)"
+    rf"|<\w+>\s*{_LIST}\s*Length: \d+, dtype: \w+",
     re.DOTALL,
 )
 """A list as its type prints it: `array([...], dtype=object)`, `Index([...])`, `<StringArray>`."""
@@ -61,8 +62,9 @@ def texts_of(value: Any) -> list[Any]:
     if not isinstance(value, str):
         return [value]
     cell = value.strip()
-    if (found := _WRAPPED.fullmatch(cell)) and _BEGINS.match("[" + found["list"][1:]):
-        cell = found["list"]
+    if found := _WRAPPED.fullmatch(cell):
+        wrapped = found[1] or found[2]
+        cell = wrapped if _BEGINS.match("[" + wrapped[1:]) else cell
     if _NO_TEXTS.fullmatch(cell):
         raise _unreadable(value)
     if cell[:1] in _BRACKETS and _is_enclosed(cell):

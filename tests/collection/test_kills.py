@@ -194,5 +194,12 @@ def test_a_damaged_shard_is_made_again(
     broken = Collection.open(folder)
     assert len(broken) == 3
     assert broken.problems[0][0] == "part-00001.parquet"
-    assert write(folder, items(6), shard_rows=3).written == 3
-    assert files(folder) == before
+    report = write(folder, items(6), shard_rows=3)
+    assert report.written == 3
+    (problem,) = report.skipped  # it may have held what somebody wrote, so it is not deleted
+    assert problem[0] == "part-00001.parquet"
+    assert "damaged/part-00001.parquet" in problem[1]
+    aside = folder / "damaged" / "part-00001.parquet"
+    assert aside.stat().st_size == 100
+    assert write(folder, items(6), shard_rows=3).skipped == []
+    assert {n: b for n, b in files(folder).items() if not n.startswith("damaged/")} == before

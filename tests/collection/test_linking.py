@@ -64,6 +64,22 @@ def test_a_rerun_does_what_is_missing_and_takes_out_what_is_gone(tmp_path: Path)
         assert collection.image_bytes(record) == (source / record.id).read_bytes()
 
 
+def test_images_that_are_gone_from_the_collection_are_put_there_again(tmp_path: Path) -> None:
+    source, out = put(tmp_path / "s", "a.png", "b.png", "c.png"), tmp_path / "c"
+    bring_in(source, out)
+    (out / "images/a.png").unlink()
+    report = bring_in(source, out)
+    assert (report.written, report.kept) == (1, 2)
+    assert links(out) == {"images/a.png", "images/b.png", "images/c.png"}
+    state = (source / "b.png").stat()
+    (out / "images/b.png").unlink()
+    (out / "images/b.png").write_bytes(b"a copy that somebody has spoilt")
+    os.utime(source / "b.png", ns=(state.st_atime_ns, state.st_mtime_ns))
+    report = import_folder(source, out, store="paths", verify=True, show=False)
+    assert (report.written, report.kept) == (1, 2)
+    assert (out / "images/b.png").read_bytes() == (source / "b.png").read_bytes()
+
+
 def test_bytes_become_paths_and_paths_bytes(tmp_path: Path) -> None:
     source, out = put(tmp_path / "s", "a.png", "b.png"), tmp_path / "c"
     bring_in(source, out, "bytes")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,23 @@ def test_a_copy_joins_the_side_of_what_it_copies(tmp_path: Path, write: Write) -
     assert write(folder, [*tests, *copies]).splits == {"test": 40}
 
 
+def test_a_copy_with_other_metadata_is_on_the_side_of_its_picture(
+    tmp_path: Path, write: Write
+) -> None:
+    def noted(n: int) -> Item:
+        data = png(n)
+        end = data.rindex(b"\0\0\0\0IEND")
+        note = b"tEXtComment\0mine"
+        chunk = (len(note) - 4).to_bytes(4, "big") + note + zlib.crc32(note).to_bytes(4, "big")
+        changed = data[:end] + chunk + data[end:]
+        make = lambda: Record(f"u{n}", ImageRef(changed, f"u{n}"))  # noqa: E731
+        return Item(f"u{n}", str(n), make, says_split=False)
+
+    tests = [photo(f"t{n}", n, split="test") for n in range(10)]
+    report = write(tmp_path / "c", [*tests, *map(noted, range(10))], val=0.1)
+    assert report.splits == {"test": 20}
+
+
 def test_shares_that_come_later_divide_what_is_in_train(tmp_path: Path, write: Write) -> None:
     folder = tmp_path / "c"
     assert write(folder, photos(100)).splits == {"train": 100}
@@ -109,6 +127,8 @@ ROWS = st.lists(st.tuples(st.sampled_from(["", "g", "h", "i"]), st.sampled_from(
 
 class Rows:
     """As much of a collection as `moved` reads."""
+
+    folder = Path("no-such-folder")
 
     def __init__(self, rows: list[tuple[str, str]], shares: Shares):
         self._rows = rows

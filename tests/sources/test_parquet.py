@@ -112,6 +112,20 @@ def test_columns_of_texts(tmp_path: Path, column: str, values: Any, captions: An
     assert [r.captions for r in records.values()] == captions
 
 
+def test_text_without_its_type_is_read_and_what_is_no_text_is_told(tmp_path: Path) -> None:
+    file = put(tmp_path / "p.parquet", {
+        "image": images(2), "caption": pa.array([b"na\xc3\xafve", b"\xff"]), "text": [1, 2],
+        "description": [{"en": "a dog", "de": "ein Hund"}] * 2,
+    })  # fmt: skip
+    report, records = bring(file, tmp_path / "c")
+    assert [r.captions for r in records.values()] == [["naïve"], []]
+    assert [reason for _, reason in report.skipped] == [
+        "a text that is not valid Unicode in captions"
+    ]
+    (note,) = (note for note in report.notes if "not read as text" in note)
+    assert "`text` (int64), `description` (struct" in note
+
+
 def test_ids_come_from_a_column_or_the_paths_if_they_tell_rows_apart(tmp_path: Path) -> None:
     columns = {"image": images(2, ["x/a.jpg", "x/b.jpg"]), "image_id": [7, 8]}
     put(tmp_path / "a/p.parquet", columns)

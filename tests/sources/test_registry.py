@@ -118,6 +118,34 @@ def test_update_repeats_the_import(pictures: Path, paragrain: Callable[..., Any]
     assert Collection.open(out).get(["a.jpg"])["a.jpg"].captions == ["one"]
 
 
+def test_a_table_that_is_gone_is_named_and_an_import_forgets_it(
+    pictures: Path, paragrain: Callable[..., Any]
+) -> None:
+    out, texts = pictures.parent / "out", pictures.parent / "t.csv"
+    texts.write_text("file_name,caption\na.jpg,one\n")
+    assert paragrain("import", "folder", pictures, out, "--texts", texts).code == 0
+    texts.unlink()
+    done = paragrain("update", out)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert f"{texts}, which" in done.err
+    assert "run the import again" in done.err
+    assert paragrain("import", "folder", pictures, out).code == 0
+    assert paragrain("update", out).code == 0
+    assert Collection.open(out).get(["a.jpg"])["a.jpg"].captions == ["one"]
+
+
+def test_what_was_dropped_does_not_return_with_an_update(
+    pictures: Path, paragrain: Callable[..., Any]
+) -> None:
+    out, texts = pictures.parent / "out", pictures.parent / "t.csv"
+    texts.write_text("file_name,caption,group\na.jpg,one,g\n")
+    paragrain("import", "folder", pictures, out, "--texts", texts)
+    assert paragrain("import", "folder", pictures, out, "--drop-texts").code == 0
+    assert paragrain("update", out).code == 0
+    record = Collection.open(out).get(["a.jpg"])["a.jpg"]
+    assert (record.captions, record.group) == ([], None)
+
+
 def test_a_collection_that_remembers_nothing_says_so(
     pictures: Path, paragrain: Callable[..., Any]
 ) -> None:

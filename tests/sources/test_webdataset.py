@@ -1,5 +1,6 @@
 """WebDataset and img2dataset: samples keep together, and damage costs what it hits alone."""
 
+import gzip
 import io
 import json
 import os
@@ -171,6 +172,18 @@ def test_a_damaged_header_in_the_middle_is_not_taken_for_the_end(tmp_path: Path)
     (named,) = report.skipped
     assert named[0] == "t.tar"
     assert named[1].startswith("damaged or cut off after 3,072 bytes")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_what_follows_the_end_mark_is_named(tmp_path: Path, pack: Any) -> None:
+    tars = [put_tar(tmp_path / f"{n}.tar", {f"{n}.png": picture(n)}) for n in range(2)]
+    joined = tmp_path / "t.tar"
+    joined.write_bytes(b"".join(pack(tar.read_bytes()) for tar in tars))
+    report, records = bring_in(joined, tmp_path / "c")
+    assert list(records) == ["t/0"]
+    (named,) = report.skipped
+    assert named[0] == "t.tar"
+    assert "goes on after its end mark" in named[1]
 
 
 def test_finished_tars_are_not_read_again_and_changed_ones_are(

@@ -91,6 +91,13 @@ def linked(file: Path) -> set[str]:
     return paths - {None}
 
 
+def paths_of(file: Path) -> list[str | None]:
+    """The path of the image of each row of a Parquet file."""
+    with pq.ParquetFile(file) as parquet:
+        images = parquet.read(columns=["image.path"])["image"].to_pylist()
+    return [image and image["path"] for image in images]
+
+
 def let_go(folder: Path, paths: set[str], files: Iterable[Path]) -> None:
     """Delete images that an import put into a collection, but not those of some record.
 

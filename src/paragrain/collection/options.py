@@ -15,8 +15,8 @@ class WriteOptions(TypedDict, total=False):
             default as the collection has them, and "bytes" for a new one.
         max_pixels: see `images.decode`.
         val: share of the images, from 0 to 1, that go into the split "val"; only images whose
-            split no source says, and copies (by group or by bytes) stay on one side. By default
-            as in the import before, so that new images join them; none moves out of "val".
+            split no source says, and copies (by group, bytes or pixels) stay on one side. By
+            default as in the import before, so that new images join them; none moves out of "val".
         test: the same for the split "test".
         verify: hash every image, and so see another picture under the same name, size and time.
         drop_texts: have each record hold the texts of this import's sources and no others, and

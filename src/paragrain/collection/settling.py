@@ -107,7 +107,7 @@ def _write(folder: Path, changes: dict[str, dict[str, Any]]) -> None:
 def settle_splits(
     folder: Path, shares: Shares, fresh: Set[str], unsaid: Iterable[str] | None
 ) -> None:
-    """Bring images that are tied to each other, by group or bytes, into one split.
+    """Bring images that are tied to each other, by group, bytes or pixels, into one split.
 
     Args:
         folder: of the collection.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 
 from paragrain.collection.reading import Collection
+from paragrain.collection.shards import entries, finished_shards
 from paragrain.errors import UsageError
 
 TRAIN = "train"
@@ -64,8 +65,9 @@ def moved(
 ) -> dict[str, str]:
     """The images that have to change their split, by id, and to which.
 
-    Images that are tied, by a group or by equal bytes, however many steps it takes, go together:
-    where one of them cannot move, to its split, else to the one that their least key decides.
+    Images that are tied, by a group, equal bytes or equal pixels, however many steps it takes, go
+    together: where one of them cannot move, to its split, else to the one that their least key
+    decides.
 
     Args:
         collection: the images.
@@ -102,7 +104,13 @@ def _wanted(family: str, fixed: dict[str, str], shares: Shares) -> str:
 
 def _rows(collection: Collection) -> Iterator[tuple[str, Iterable[str], str, str]]:
     """Key, ties to others, id and split of every record."""
+    pixels = {
+        entry.id: entry.pixels
+        for _, manifest in finished_shards(collection.folder)
+        for entry in entries(manifest)
+    }
     for record in collection.records(fields=("group", "content")):
         key = key_of(record.group, record.content, record.id)
         ties = [key] + ([f"content {record.content}"] if record.content else [])
+        ties += [f"pixels {same}"] if (same := pixels.get(record.id)) else []
         yield key, ties, record.id, record.split

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paragrain.collection.kept import keep
-from paragrain.collection.linking import IMAGES, LINKED, let_go, linked
+from paragrain.collection.linking import IMAGES, LINKED, let_go, linked, paths_of
 from paragrain.collection.reading import inside, read_shard
 from paragrain.collection.record import Record, digest
 from paragrain.collection.shards import (
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from paragrain.collection.writing import Item
 
 Read = Callable[[], Iterable["Item"]]
+
+DAMAGED = "damaged"
+"""The folder for Parquet files that cannot be read, and may hold what somebody wrote."""
 
 
 @dataclass
@@ -70,6 +74,7 @@ def compare(folder: Path, wanted: Wanted, *, anew: bool = False) -> There:
         places = wanted.places(entry.id for entry in entries(manifest))
         stays = wanted.same_stamps(places, (entry.stamp for entry in entries(manifest)))
         stays &= wanted.missing[places] if len(wanted) and not anew else False
+        stays &= _whole(folder, number, manifest)
         wanted.missing[places[stays]] = False  # so that no later shard has it too
         there.gone += int(np.sum(places < 0))
         there.shares |= bool(np.any(places >= 0))
@@ -78,25 +83,44 @@ def compare(folder: Path, wanted: Wanted, *, anew: bool = False) -> There:
     return there
 
 
+def _whole(folder: Path, number: int, manifest: Mapping[str, Any]) -> np.ndarray:
+    """Whether the image of each record is where an import has put it, bool."""
+    paths = _linked_paths(folder, number, manifest)
+    return np.array([path is None or (folder / path).is_file() for path in paths], bool)
+
+
+def _linked_paths(folder: Path, number: int, manifest: Mapping[str, Any]) -> list[str | None]:
+    """The paths of images that an import has put beside a shard; `None` for those within it."""
+    links = [entry.stamp.endswith(LINKED) for entry in entries(manifest)]
+    if not any(links):
+        return [None] * len(links)
+    paths = paths_of(shard_path(folder, number))
+    return [path if link else None for path, link in zip(paths, links, strict=True)]
+
+
 def verify(folder: Path, wanted: Wanted, there: There, read: Read) -> int:
     """Hash what would stay, and have what holds other bytes than it did made again.
 
     Returns:
         How many images have changed under their name, size and time.
     """
-    known: dict[int, tuple[int, int, str | None]] = {}  # place: shard, row, content
+    # of each place: shard, row, content, and where the collection has a link or a copy
+    known: dict[int, tuple[int, int, str | None, str | None]] = {}
     for number, manifest in finished_shards(folder):
         places = wanted.places(entry.id for entry in entries(manifest)).tolist()
         stays = there.stale.get(number, np.ones(len(places), bool))
-        for row, (place, entry) in enumerate(zip(places, entries(manifest), strict=True)):
+        paths = _linked_paths(folder, number, manifest)
+        rows = zip(places, entries(manifest), paths, strict=True)
+        for row, (place, entry, path) in enumerate(rows):
             if stays[row]:
-                known[place] = number, row, entry.content
+                known[place] = number, row, entry.content, path
     changed = 0
     for place, item in enumerate(read()):
         if place not in known or not wanted.first[place]:
             continue
-        number, row, content = known[place]
-        if _content(item, folder) != content:
+        number, row, content, path = known[place]
+        own = content if path is None else content_hash((folder / path).read_bytes())
+        if own != content or _content(item, folder) != content:
             there.lose(number, row)
             wanted.missing[place] = True
             changed += 1
@@ -145,8 +169,8 @@ def refuse_another_data_set(
     foreign = [path for path in others if _has_rows(path)]
     if foreign and not interrupted:
         raise UsageError(
-            f"{folder} holds records that no import of this program made ({foreign[0].name}): "
-            "choose another folder, or delete that one first"
+            f"{folder} holds records that no import of this program made, or that another program "
+            f"has changed since ({foreign[0].name}): import into another folder"
         )
     another = any(there.splits.values()) and not there.shares and not going_on
     if another and not _same_pictures(folder, read):
@@ -181,38 +205,54 @@ def known_info(folder: Path) -> dict[str, Any]:
 
 
 def remembered(
-    before: Mapping[str, Any] | None, now: Mapping[str, Any] | None
+    before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, *, drop_texts: bool = False
 ) -> Mapping[str, Any] | None:
     """How to repeat all imports into a collection at once.
 
     Of an import of the same kind as the one before, arguments that are not given now stay, and
-    tables of texts add up, the newest last.
+    tables of texts add up, the newest last. Those that are not on the disk any more are forgotten;
+    what they said stays in the records.
 
-    >>> before = {"kind": "folder", "arguments": {"folder": "/a", "texts": ["/a.csv"], "val": 0.1}}
+    Args:
+        before: what is remembered already.
+        now: kind and arguments of this import.
+        drop_texts: this import drops texts of others, so it forgets their tables.
+
+    >>> before = {"kind": "folder", "arguments": {"folder": "/a", "val": 0.1, "texts": ["/"]}}
     >>> now = {"kind": "folder", "arguments": {"folder": "/a", "texts": ["/b.csv"], "val": None}}
     >>> remembered(before, now)["arguments"]
-    {'folder': '/a', 'texts': ['/a.csv', '/b.csv'], 'val': 0.1}
+    {'folder': '/a', 'val': 0.1, 'texts': ['/', '/b.csv']}
+    >>> remembered(before, now, drop_texts=True)["arguments"]
+    {'folder': '/a', 'val': 0.1, 'texts': ['/b.csv']}
     """
     if now is None or before is None or before.get("kind") != now.get("kind"):
         return now or before
     old, new = dict(before["arguments"]), dict(now["arguments"])
     given = {name: value for name, value in new.items() if value is not None}
-    texts = [path for path in old.get("texts") or [] if path not in (new.get("texts") or [])]
-    if texts or new.get("texts"):
-        given["texts"] = texts + (new.get("texts") or [])
+    newest, others = new.get("texts") or [], old.pop("texts", None) or []
+    kept = (path for path in others if path not in newest and Path(path).exists())
+    texts = [] if drop_texts else list(kept)
+    if texts or newest:
+        given["texts"] = texts + newest
     return {**now, "arguments": {**old, **given}}
 
 
-def clear_away_remains(folder: Path, shards: Iterable[int]) -> None:
+def clear_away_remains(folder: Path, shards: Iterable[int]) -> list[tuple[str, str]]:
     """Delete what a killed run left: temporary files, and shards without a fitting manifest.
 
-    Such a shard may have been finished once, and annotated: what is written in it is kept.
+    Such a shard may have been finished once, and annotated: what is written in it is kept. One
+    that cannot be read is no killed run's, for these are whole or not there: it goes to `DAMAGED`.
+
+    Returns:
+        Name of each shard that cannot be read, and what became of it.
     """
     (folder / "records").mkdir(exist_ok=True)
     (folder / MANIFESTS).mkdir(exist_ok=True)
     finished = {shard_path(folder, number) for number in shards}
     unfinished = [p for p in (folder / "records").glob("part-*.parquet") if p not in finished]
-    keep(folder, _salvaged(unfinished))
+    damaged: list[Path] = []
+    keep(folder, _salvaged(unfinished, damaged))
+    problems = [(path.name, _set_aside(folder, path)) for path in damaged]
     manifests = {manifest_path(path) for path in finished}
     idle = [p for p in (folder / MANIFESTS).glob("part-*.json") if p not in manifests]
     ours = (
@@ -225,16 +265,29 @@ def clear_away_remains(folder: Path, shards: Iterable[int]) -> None:
     )
     temporary = [path for pattern in ours for path in folder.glob(pattern)]
     for path in unfinished + idle + temporary:
-        path.unlink()
+        path.unlink(missing_ok=True)
+    return problems
 
 
-def _salvaged(files: Iterable[Path]) -> Iterator[tuple[Record, None]]:
+def _salvaged(files: Iterable[Path], damaged: list[Path]) -> Iterator[tuple[Record, None]]:
     """The records of Parquet files that are about to go, as far as they can be read."""
     for file in files:
         try:
             yield from ((record, None) for record in read_shard(file, images=False))
-        except (OSError, pa.ArrowException):
-            continue
+        except (ParagrainError, OSError, pa.ArrowException):
+            damaged.append(file)
+
+
+def _set_aside(folder: Path, path: Path) -> str:
+    """Move a shard that cannot be read to `DAMAGED`; what became of it."""
+    (folder / DAMAGED).mkdir(exist_ok=True)
+    names = (f"{path.stem}{f'-{n}' if n else ''}{path.suffix}" for n in count())
+    target = next(p for name in names if not (p := folder / DAMAGED / name).exists())
+    path.rename(target)
+    return (
+        "damaged: its records are made again, without texts that only this file held; it is now "
+        f"{DAMAGED}/{target.name}"
+    )
 
 
 def drop_stale(folder: Path, there: There) -> Counter[str]:

@@ -160,6 +160,7 @@ def write_collection(
     refuse_other_files(folder)
     before = known_info(folder)
     store = options.get("store") or before.get("store") or "bytes"
+    drop = options.get("drop_texts", False)
     shares = _shares(options, before)
     show = options.get("show", True)
     read = again if store == "bytes" else partial(_to_link, again)
@@ -177,10 +178,9 @@ def write_collection(
         "created_by": created_by or f"paragrain {version('paragrain')}",
         "store": store,
         "shares": {"val": shares.val, "test": shares.test},
-        "import": remembered(before.get("import"), options.get("remember")),
+        "import": remembered(before.get("import"), options.get("remember"), drop_texts=drop),
     }
     with writing_alone(folder):
-        drop = options.get("drop_texts", False)
         there = compare(folder, wanted, anew=drop)
         refuse_another_data_set(folder, there, read, name=name, source=source)
         if options.get("verify") and (changed := verify(folder, wanted, there, read)):
@@ -189,7 +189,7 @@ def write_collection(
             )
         begun = {**info, "shares": before.get("shares"), "complete": False}  # not yet divided
         write_json(folder / "collection.json", begun)
-        clear_away_remains(folder, there.splits)
+        skipped.extend(clear_away_remains(folder, there.splits))
         report.removed = there.gone
         report.kept = int(np.sum(wanted.first & ~wanted.missing))
         drop_stale(folder, there)

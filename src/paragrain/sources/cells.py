@@ -15,7 +15,16 @@ _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _STRING = re.compile(r"""[urbURB]?("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""", re.DOTALL)
 _BETWEEN = re.compile(r"\s*[,;]\s*|\s+|$")
 _BEGINS = re.compile(r"""\[\s*[urbURB]?["'{]""")
-_ARRAY = re.compile(r"(?:np\.|numpy\.)?array\((?P<list>\[.*\])(?:,\s*dtype=[^)]*)?\)", re.DOTALL)
+_LIST = r"(\[.*\]|\(.*\)|\{.*\})"
+_WRAPPED = re.compile(
+    rf"[A-Za-z_][\w.]*\(\s*{_LIST}(?:,\s*\w+=.*)?\s*\)"
+    rf"|<\w+>\s*{_LIST}\s*Length: \d+, dtype: \w+",
+    re.DOTALL,
+)
+"""A list as its type prints it: `array([...], dtype=object)`, `Index([...])`, `<StringArray>`."""
+
+_NO_TEXTS = re.compile(r"\[\s*(?:(?:None|null|nan|NaN|NA|<NA>)[\s,]*)+\]")
+"""A printed list of nothing."""
 
 
 class NotTexts(Exception):
@@ -53,8 +62,11 @@ def texts_of(value: Any) -> list[Any]:
     if not isinstance(value, str):
         return [value]
     cell = value.strip()
-    if found := _ARRAY.fullmatch(cell):
-        cell = found["list"]
+    if found := _WRAPPED.fullmatch(cell):
+        wrapped = found[1] or found[2]
+        cell = wrapped if _BEGINS.match("[" + wrapped[1:]) else cell
+    if _NO_TEXTS.fullmatch(cell):
+        raise _unreadable(value)
     if cell[:1] in _BRACKETS and _is_enclosed(cell):
         return _printed(value, cell)
     if _BEGINS.match(cell):

@@ -35,6 +35,7 @@ class Columns:
         fields: the field of a record that each column of texts fills.
         turns: the column of conversations, if one is used.
         prose: further columns of text.
+        unread: columns that are called after a field and hold something else, with its type.
     """
 
     image: str
@@ -44,6 +45,7 @@ class Columns:
     fields: dict[str, str] = field(default_factory=dict)
     turns: str | None = None
     prose: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def choose(
@@ -85,15 +87,26 @@ def choose(
         fields[name] = aim or known or ("description" if name == turns else "captions")
     others = _others(schema, {image, id, *fields})
     prose = tuple(name for name in others if _is_text(schema.field(name).type))
+    unread = () if texts else _unread(schema, {image, id, *fields})
     if texts:
         fields |= {name: name for name in others if name in ("split", "group", "url")}
     parts = [part.name for part in kind] if pa.types.is_struct(kind) else []
     if parts:
         inner = {part: f"{image}.{part}" for part in parts}
-        return Columns(image, inner.get("bytes"), inner.get("path"), id, fields, turns, prose)
-    is_bytes = plain_type(kind) == pa.large_binary()
-    return Columns(
-        image, image if is_bytes else None, None if is_bytes else image, id, fields, turns, prose
+        places = inner.get("bytes"), inner.get("path")
+    else:
+        is_bytes = plain_type(kind) == pa.large_binary()
+        places = (image, None) if is_bytes else (None, image)
+    return Columns(image, *places, id, fields, turns, prose, unread)
+
+
+def _unread(schema: pa.Schema, taken: set[str | None]) -> tuple[str, ...]:
+    """Columns that are called after a field of a record and have no type for it."""
+    return tuple(
+        f"`{name}` ({schema.field(name).type})"
+        for name in _others(schema, taken)
+        if (field := field_of(name) or FURTHER.get(name.lower()))
+        and not _fits(field, schema.field(name).type)
     )
 
 
@@ -147,6 +160,8 @@ def _fits(field: str, kind: pa.DataType) -> bool:
         return True
     if field == "paragraph_score":
         return pa.types.is_floating(kind)
+    if plain_type(kind) == pa.large_binary():  # text of tools that do not say so
+        return True
     return _is_text(kind) or (_is_list(kind) and field in TEXT_FIELDS)
 
 

@@ -307,6 +307,8 @@ class _Source:
                 value = description(value)
             if isinstance(value, list):
                 value = [part for part in value if part is not None]
+            if isinstance(value, bytes):
+                value = value.decode("utf-8", "surrogateescape")
             if value is None or value == [] or value == "":
                 continue
             take(row.values, name, value, wrong)
@@ -334,7 +336,7 @@ class _Source:
             return photo_item(row.id, self._below.folder / found[0], found[0], values)
         reason = f"fits {len(found)} files" if found else "is missing"
         where = "" if self._below else ": give its folder as images"
-        problems.append((row.id, f"its image {row.path} {reason}{where}"))
+        problems.append((row.id, f"its image {row.path[:80]} {reason}{where}"))
         return None
 
     def notes(self) -> list[str]:
@@ -344,6 +346,8 @@ class _Source:
         notes = [", ".join([f"image from `{columns.image}`", *told, f"id from {self._told}"])]
         if names := [f"`{name}` ({n:,} texts)" for name, n in self.unused.items() if n]:
             notes.append(f"columns that are not used: {', '.join(names)}")
+        if columns.unread:
+            notes.append(f"columns whose type is not read as text: {', '.join(columns.unread)}")
         return notes
 
 

@@ -89,8 +89,11 @@ def members_of(
             end = archive.offset
             archive.fileobj.seek(end)
             block = archive.fileobj.read(tarfile.BLOCKSIZE)
-        if block != b"\0" * tarfile.BLOCKSIZE:  # the end mark; `tarfile` stops at anything odd
-            reason = f"damaged or cut off after {end:,} bytes"
+            after = iter(lambda: archive.fileobj.read(2**16), b"")
+            if block != b"\0" * tarfile.BLOCKSIZE:  # the end mark; `tarfile` stops at anything odd
+                reason = f"damaged or cut off after {end:,} bytes"
+            elif any(part.strip(b"\0") for part in after):
+                reason = f"goes on after its end mark at {end:,} bytes, as tars joined by cat do"
     except (tarfile.TarError, *BROKEN) as error:
         reason = f"cannot be read to its end ({error})"
     yield from _linked(links, places, prefix, problems)

@@ -68,6 +68,12 @@ def update(
     """
     folder = Path(folder)
     kind, arguments = _remembered(folder)
+    gone = [path for path in arguments.get("texts") or [] if not Path(path).exists()]
+    if gone:
+        raise UsageError(
+            f"the texts in {gone[0]}, which {folder} was imported with, are not there any more: "
+            "put the file back, or run the import again, which forgets it and keeps its texts"
+        )
     run: WriteOptions = {"verify": verify, "drop_texts": drop_texts, "show": show}
     return _importer(kind, folder)(out=folder, **arguments, **run)
 

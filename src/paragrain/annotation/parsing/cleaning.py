@@ -1,5 +1,6 @@
 """From a raw reply to its answer: without reasoning, special tokens, quotes and markdown."""
 
+import ast
 import json
 import re
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ _OPENING = re.compile(rf"(?:\s|\ufeff|(?:{_SPECIAL.pattern})(?:assistant\b)?)+",
 # What follows one of these is another turn of the conversation, no part of the answer.
 _TURN_ENDS = re.compile(
     r"<\|(?:im_end|im_start|eot_id|end|eos|return|start|user|end_of_text|endoftext|end_of_turn"
-    r"|start_header_id)\|>|<｜end▁of▁sentence｜>|</s>|<eos>|<(?:start|end)_of_turn>",
+    r"|start_header_id)\|>|<｜end▁of▁sentence｜>|</s>|<eos>|<(?:start|end)_of_turn>"
+    r"|(?<=\S)\s*\n\s*(?:\#{2,}\s*(?:instruction|input|human|user|question)\b|(?:human|user)\s?:)",
     re.IGNORECASE,
 )
 _DECLINES = (
@@ -61,7 +63,10 @@ _EMPHASIS = (
 )
 _ESCAPE = re.compile(r"\\([*_#.\"'`()\[\]-])")
 _NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffd-\uffff]")
-_MARKUP = re.compile(r"</?[a-zA-Z][^<>]{0,80}>|\]\(|\*\*|__|```")
+_MARKUP = re.compile(r"</?[a-zA-Z][^<>]{0,80}>|\]\(|\*\*|__|```|\\[nrt](?![a-z])")
+_HTML_ITEM = re.compile(r"<li>\s*", re.IGNORECASE)
+_HTML_LINE = re.compile(r"<br\s*/?>|</?(?:p|ol|ul|div)>|</li>", re.IGNORECASE)
+_SPELLED_BREAK = re.compile(r"(?:\\r)?\\n(?![a-z])")
 
 _NUMBER_MARK = re.compile(
     r"""(?:>\s*)?(?:[-*+•]\s+)?(?:\#{1,6}\s+)?
@@ -119,7 +124,7 @@ def answer(reply: Reply) -> str | Failure:
         text = text[: end.start()]
     if len(text) > LONGEST_ANSWER:
         return Failure("unreadable", f"{len(text):,} characters")
-    text = _SPECIAL.sub("\n", text)
+    text = _HTML_LINE.sub("\n", _HTML_ITEM.sub("\n- ", _SPECIAL.sub("\n", text)))
     if not text.strip():
         return _without_answer("nothing but reasoning or special tokens", cut)
     return text
@@ -159,12 +164,51 @@ def find_json(text: str, cut: bool) -> tuple[str, Any, str] | Failure | None:
     """
     found = _JSON.search(text)
     if found is None:
-        return None
+        literal = _literal(text)
+        return None if literal is None else ("", literal, "")
     try:
         value, end = json.JSONDecoder(object_pairs_hook=tuple).raw_decode(text, found.end())
     except (ValueError, RecursionError):
+        if (literal := _literal(text)) is not None:
+            return "", literal, ""
         return Failure("cut" if cut else "unreadable", "JSON that does not end or is broken")
-    return text[: found.start()], value, text[end:].lstrip("`")
+    after = text[end:].lstrip("`")
+    if after.lstrip(", \n").startswith("{") and (literal := _literal(text)) is not None:
+        return "", literal, ""
+    return text[: found.start()], value, after
+
+
+def _literal(text: str) -> Any:
+    """JSON with single quotes or a comma too many, as Python reads it, or one object a line."""
+    lines = [
+        line.strip().rstrip(",") for line in text.split("\n") if not _FENCE.fullmatch(line.strip())
+    ]
+    lines = [line for line in lines if line]
+    if len(lines) > 1 and all(re.fullmatch(r"\{.*\},?", line) for line in lines):
+        lines = [line.rstrip(",") for line in lines]
+        lines = ["[", ",".join(lines), "]"]
+    plain = " ".join(lines)
+    if not re.fullmatch(r"[\[{].*[\"'].*[\]}]", plain) or re.search(r"[\"']\s*[\"']", plain):
+        return None  # strings side by side would be joined
+    try:
+        return _pairs(ast.literal_eval(plain))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _pairs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((str(key), _pairs(own)) for key, own in value.items())
+    return [_pairs(own) for own in value] if isinstance(value, list) else value
+
+
+def broken_lines(text: str) -> str:
+    """Text that is no JSON, with line breaks where they are spelled out.
+
+    >>> broken_lines(r"1. A dog\\n2. A cat in C:\\new")
+    '1. A dog\\n2. A cat in C:\\\\new'
+    """
+    return _SPELLED_BREAK.sub("\n", text)
 
 
 def lines_of(text: str) -> list[str]:

@@ -25,16 +25,30 @@ _BEHIND = re.compile(
     rf"|(?:(?<=[.!?。\"”])\s*|\s+)[-–—|•·]\s*(?:{_COUNT})\.?\s*$|(?<=[.!?。\"”])\s*(?:{_COUNT})\.?\s*$",
     re.IGNORECASE,
 )
-_BEFORE = re.compile(rf"^[(\[{{]\s*(?:{_NOTE})\s*[)\]}}]\s*[.:–—-]?\s*", re.IGNORECASE)
+_UNBRACKETED = re.compile(
+    rf"(?<=[.!?。\"”])\s+(?:{_LABEL})\.?\s*$|(?<=[.!?。\"”])(?:\s+\#\w+)+\s*$|(?:\s+\#\w+){{2,}}\s*$",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(
+    rf"^[(\[{{]\s*(?:{_NOTE})\s*[)\]}}]\s*[.:–—-]?\s*"
+    r"|^(?:focus(?:ed|es|ing)?|emphasis|attention)\s(?:up)?on\s[^.:]{1,40}:\s+(?=[\"“A-Z])"
+    r"|^(?:highlighting|emphasi[sz]ing)\s[^.:]{1,40}:\s+(?=[\"“A-Z])",
+    re.IGNORECASE,
+)
+_COMMON_BEFORE = re.compile(r"^\s*[*_]{0,2}[(\[][^()\[\]]{1,60}[)\]][*_]{0,2}\s*[:–—-]?\s*(?=\S)")
+_COMMON_BEHIND = re.compile(
+    r"\s*[*_]{0,2}[(\[][^()\[\]]{1,80}[)\]][*_]{0,2}\s*(?P<stop>[.!?。]?)\s*$"
+)
 _NOTE_STAYS = re.compile(
     rf"[(\[{{]\s*[^\W\d][\w ]{{0,24}}:\s[^()\[\]{{}}]*[)\]}}]\W*$"
     rf"|^[(\[{{]\s*[^\W\d][\w ]{{0,24}}:\s[^()\[\]{{}}]*[)\]}}]"
-    rf"|[.!?。)\]]\s*(?:{_TOPIC})\s*:|[(\[]\s*(?:{_COUNT})\s*[)\]]",
+    rf"|[.!?。)\]]\s*(?:{_TOPIC})\s*:|^(?:{_TOPIC})\s*:\s|[.!?。]\s(?://|\|)\s|[(\[]\s*(?:{_COUNT})\s*[)\]]",
     re.IGNORECASE,
 )
 _LONGEST_PERIOD = 15
 _COPIES = 4  # in a row, of the same few words
 _SHINGLE = 7
+_LEAST_COMMON = 3  # items of a list that are all marked alike
 _WORD = re.compile(r"\w+")
 
 
@@ -47,7 +61,7 @@ def without_notes(text: str) -> str:
     'Two birds sit on a wire (on the left).'
     """
     for _ in range(2):
-        text = _BEFORE.sub("", text)
+        text = _UNBRACKETED.sub("", _BEFORE.sub("", text))
         found = _BEHIND.search(text)
         if found is None:
             break
@@ -55,6 +69,24 @@ def without_notes(text: str) -> str:
         stop = found["stop"] or ""
         text += "" if text.endswith((".", "!", "?", "。")) else stop
     return text
+
+
+def without_common_notes(texts: list[str]) -> list[str]:
+    """The items of a list without what stands in brackets before, or behind, every one of them.
+
+    >>> without_common_notes(["(Size) Two birds", "(Colour) A red bird", "(Place) A bird (left)"])
+    ['Two birds', 'A red bird', 'A bird (left)']
+    """
+    if len(texts) < _LEAST_COMMON:
+        return texts
+    if all(map(_COMMON_BEFORE.match, texts)):
+        texts = [_COMMON_BEFORE.sub("", text) for text in texts]
+    behind = [_COMMON_BEHIND.search(text) for text in texts]
+    if all(found and found.start() for found in behind):
+        cut = [text[: found.start()] for text, found in zip(texts, behind, strict=True) if found]
+        stops = [found["stop"] or "" for found in behind if found]
+        texts = [t + ("" if t.endswith(s or ".") else s) for t, s in zip(cut, stops, strict=True)]
+    return texts
 
 
 def keeps_note(text: str) -> bool:

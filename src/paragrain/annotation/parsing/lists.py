@@ -7,7 +7,7 @@ gap or a second reading show where items begin, wherever they stand.
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paragrain.annotation.calls import Failure, Reply
@@ -16,20 +16,30 @@ from paragrain.annotation.parsing.cleaning import (
     ENDS_SENTENCE,
     SIGN_OFF,
     answer,
+    broken_lines,
     find_json,
     lines_of,
     opens_as_refusal,
     split_number,
 )
 from paragrain.annotation.parsing.folding import clean_item, fold
-from paragrain.annotation.parsing.leftovers import echoes
+from paragrain.annotation.parsing.leftovers import echoes, without_common_notes
+from paragrain.annotation.parsing.marks import LEAST, bulleted, numbered
 
 # A line under an item that explains it, and is no part of it.
 _REMARK = re.compile(
-    r"\s*(?:[-*+•]\s+)?[(\[*_]{0,3}(?:explanation|reason|rationale|note|why|correction"
+    r"\s*(?:[-*+•]\s+)?[(\[*_]{0,3}(?:explanation|reason|rationale|note|why|correction|translation"
+    r"|focus(?:es)?|emphasis|highlights?|style|tone|mood|perspective|theme|type|category|word count"
+    r"|length|key (?:detail|element)s?|difference|change|error|mistake"
     r"|(?:incorrect|wrong|changed|altered|original|actual) (?:detail|element|aspect|part)s?)"
     r"[*_]{0,3}\s?:",
     re.IGNORECASE,
+)
+
+_LONGEST_TITLE = 5  # words
+_BOLD = re.compile(r"(\*\*|__)[^*_]+\1\s?:?|(\*\*|__)[^*_]+:\2")
+_OPENS_SENTENCE = re.compile(
+    r"[\"“*_]{0,3}(?:A|An|The|This|There|These|It|Two|Three|Four|Five|Several|Some|Many|In|On|At)\s"
 )
 
 # Digits in circles, in brackets, with a full stop, on keys; 1 to 20.
@@ -49,10 +59,6 @@ _INSIDE = re.compile(
 _SEPARATED = re.compile(r"\s*(?:[;；,，|]\s*(?:and\s*)?)?$")
 _STANDS_ALONE = re.compile(r"^[\s>*_#|•+\"“-]*(?:[^\W\d]{1,20}[.°º]?\s?#?)?\s*$")
 _IN_QUOTES = re.compile(r"^\s*[\"“](?=\d{1,2}[.)])(.*)[\"”],?\s*$")
-_BARE_MARK = re.compile(
-    r"^\s*(?:[-*+•>|]\s+|[>|]|\#{1,6}\s*)?(?:\*\*|__|`|<)?(?P<word>[^\W\d]{1,20}[.°º]?\s?\#?)?\s*(?P<number>\d{1,2})"
-    r"(?:st|nd|rd|th|º|°)?(?P<mark>(?:\s?[^\w\s\"“‘«「']){0,3})\s*(?P<rest>.*)$"
-)
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,8 @@ def parse_items(reply: Reply, count: int, wording: str = "") -> Items:
     if isinstance(listing, Failure):
         return Items([], Failure("refusal") if opens_as_refusal(text) else listing)
     entries = _without_own_numbers(listing.entries)
+    texts = without_common_notes([entry.text for entry in entries])
+    entries = [replace(entry, text=text) for entry, text in zip(entries, texts, strict=True)]
     in_doubt = not listing.closed and (
         cut or (reply.ending == "unsaid" and not _ends(entries[-1].text))
     )
@@ -137,23 +145,28 @@ def _read_list(text: str, count: int, cut: bool) -> _Listing | Failure:
         return found
     if found is not None:
         return _json_list(*found)
+    text = broken_lines(text)
     lines = [_SPECIAL_MARK.sub(_plainly, line) for line in lines_of(_spread_out(text, count))]
     if all(_IN_QUOTES.match(line) for line in lines if line):
         lines = [_IN_QUOTES.sub(r"\1", line) for line in lines]
     if not _number_marks(lines):
-        lines = _marked(lines, count)
+        lines = numbered(lines, count)
     marks = _number_marks(lines)
     if not marks:
+        lines = lines if any(map(BULLET.match, lines)) else bulleted(lines, count)
         none = Failure("cut" if cut else "unreadable", "no numbered list")
         return _bulleted(lines, count) or none
     numbers = [number for _, number, _ in marks]
-    if numbers != list(range(1, len(marks) + 1)):
+    whole = len(marks) == count >= LEAST  # as Markdown counts, or from 0
+    if numbers != list(range(1, len(marks) + 1)) and not (
+        whole and numbers in ([1] * count, list(range(count)))
+    ):
         shown = ", ".join(map(str, numbers[:8]))
         return Failure("unreadable", f"the numbers are {shown}")
     lines, closed = _without_sign_off(lines, marks[-1][0])
-    numbered = {index for index, _, _ in marks}
+    marked = {index for index, _, _ in marks}
     for index, line in enumerate(lines):
-        bullet = index not in numbered and BULLET.match(line)
+        bullet = index not in marked and BULLET.match(line)
         if bullet and (index < marks[0][0] or not line[0].isspace()) and not _REMARK.match(line):
             return Failure("unreadable", "two lists")
     return _Listing(_entries(lines, [(index, rest) for index, _, rest in marks]), closed)
@@ -212,33 +225,6 @@ def _number(mark: re.Match[str]) -> int:
 def _plainly(mark: re.Match[str]) -> str:
     """`① ` as `(1) `."""
     return f"{mark['before']}({int(unicodedata.numeric(mark['special'] or mark['key']))}) "
-
-
-def _marked(lines: list[str], count: int) -> list[str]:
-    """Lines that begin with a number in some other way, `1 A dog`, as `1. A dog`; all or none.
-
-    They are as many as were asked for, in one style, with nothing between them but lines that are
-    indented. Where nothing but a space, or not even that, stands behind the number, it may be part
-    of the sentence, unless that goes on with a capital.
-    """
-    found = {i: mark for i, line in enumerate(lines) if (mark := _BARE_MARK.match(line))}
-    numbers = [int(mark["number"]) for mark in found.values()]
-    if not found or numbers != list(range(1, count + 1)):
-        return lines
-    styles = {((mark["word"] or "").lower(), mark["mark"].strip()) for mark in found.values()}
-    between = set(range(min(found), max(found))) - set(found)
-    alone = not any(mark["rest"] for mark in found.values())  # the texts stand below
-    stray = not alone and any(lines[i] and not lines[i][0].isspace() for i in between)
-    lower = any(not mark["mark"].strip() and mark["rest"][:1].islower() for mark in found.values())
-    if len(styles) > 1 or stray or lower:
-        return lines
-    plain = list(lines)
-    for index, mark in found.items():
-        rest = mark["rest"]
-        if "|" in mark["mark"]:
-            rest = rest.rstrip().removesuffix("|").rstrip()
-        plain[index] = f"{mark['number']}. {rest}"
-    return plain
 
 
 def _number_marks(lines: list[str]) -> list[tuple[int, int, str]]:
@@ -300,7 +286,8 @@ def _bulleted(lines: list[str], count: int) -> _Listing | Failure | None:
         return None
     first, last = bullets[0][0], bullets[-1][0]
     lead = [line for line in lines[:first] if line]
-    if lead and not (lead[-1].rstrip("*_ ").endswith((":", "：")) or lead[-1].startswith("#")):
+    headed = not lead or lead[-1].rstrip("*_ ").endswith((":", "：")) or lead[-1].startswith("#")
+    if not headed and not (len(lead) == 1 and len(bullets) == count >= LEAST):
         return Failure("unreadable", "bullets without a heading")
     lines, closed = _without_sign_off(lines, last)
     between = set(range(first, last)) - {index for index, _ in bullets}
@@ -332,11 +319,12 @@ def _entries(lines: list[str], marks: list[tuple[int, str]]) -> list[_Entry]:
     """One entry for each mark (index of its line, text behind it), with what stands below it."""
     width = max(len(line) for line in lines[marks[0][0] :])
     ends = [index for index, _ in marks[1:]] + [len(lines)]
+    titled = _titled(lines, marks, ends)
     entries = []
     for number, ((index, rest), end) in enumerate(zip(marks, ends, strict=True), 1):
         below, length = lines[index + 1 : end], len(lines[index])
         indent = length - len(lines[index].lstrip())
-        if not rest:  # the text stands on the next line
+        if not rest or titled:  # the text stands on the next line
             below = below[next((i for i, line in enumerate(below) if line), len(below)) :]
             rest, below = (below[0].strip(), below[1:]) if below else ("", [])
             length = len(rest)
@@ -349,13 +337,29 @@ def _entries(lines: list[str], marks: list[tuple[int, str]]) -> list[_Entry]:
             entry = _Entry(joined or "", problem, wrapped=True)
         entries.append(entry)
     stops = any(_ends(entry.text) for entry in entries)
+    unclear = next((entry.problem for entry in entries if entry.wrapped and entry.problem), "")
     for number, entry in enumerate(entries, 1):
+        if entry.wrapped and unclear:  # all lists are set in one way
+            entry.problem = entry.problem or unclear
         if entry.wrapped and stops and not _ends(entry.text):
             entry.problem = entry.problem or f"text below item {number}"
     following = re.compile(rf"(?<![\w.])[(\[]?{len(marks) + 1}\s?[.):\]](?=\s|[^\W\d])")
     if following.search(entries[-1].text):
         entries[-1] = _Entry("", "several items on one line")
     return entries
+
+
+def _titled(lines: list[str], marks: list[tuple[int, str]], ends: list[int]) -> bool:
+    """Whether each item is a short title with one whole sentence below it."""
+    for (index, rest), end in zip(marks, ends, strict=True):
+        below = [line.strip() for line in lines[index + 1 : end] if line]
+        title, bold = rest.strip("*_: "), _BOLD.fullmatch(rest.strip()) is not None
+        if not title or _ends(title) or len(title.split()) > _LONGEST_TITLE or len(below) != 1:
+            return False
+        opens = _OPENS_SENTENCE.match(below[0]) or (bold and below[0][0].isupper())
+        if not opens or not _ends(below[0]) or _REMARK.match(below[0]):
+            return False
+    return True
 
 
 def _indented(rest: str, indent: int, below: list[str]) -> str | None:
@@ -366,10 +370,13 @@ def _indented(rest: str, indent: int, below: list[str]) -> str | None:
     if below[: len(lines)] != lines:
         return None
     joined = rest
+    if lines and _BOLD.fullmatch(rest.strip()):
+        return None
     for line in lines:
         set_in = len(line) - len(line.lstrip()) > indent
         label = line.split()[0].endswith(":")
-        if not set_in or _ends(joined) or label or BULLET.match(line):
+        opens = _OPENS_SENTENCE.match(line.strip())  # below a title, say
+        if not set_in or _ends(joined) or label or opens or BULLET.match(line):
             return None
         joined = f"{joined} {line.strip()}"
     return joined

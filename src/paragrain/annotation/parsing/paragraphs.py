@@ -14,6 +14,7 @@ from paragrain.annotation.parsing.cleaning import (
     SIGN_OFF,
     answer,
     blemish,
+    broken_lines,
     count_words,
     find_json,
     holds_refusal,
@@ -23,7 +24,7 @@ from paragrain.annotation.parsing.cleaning import (
     unquoted,
 )
 from paragrain.annotation.parsing.folding import fold, mentions_caption, without_farewell
-from paragrain.annotation.parsing.leftovers import echoes, loops
+from paragrain.annotation.parsing.leftovers import echoes, loops, without_notes
 from paragrain.words import SENTENCE_END, sentences
 
 MOST_WORDS = 400
@@ -33,47 +34,74 @@ _LONGEST_TITLE = 12  # words
 
 _PREAMBLE = re.compile(
     r"(?:(?:sure|certainly|of course|absolutely|okay|ok)(?: thing)?[!.,]\s*)?"
+    r"(?:as requested,?\s*)?"
     r"(?:(?:here(?:['’]s| is| are)|below is|this is) [^.:\n]{0,80}(?:paragraph|description)"
     r"[^.:\n]{0,80}[.:]\s*|i(?:['’]d| would) be (?:happy|glad) to [^.!\n]{0,80}[.!]\s*)?"
-    r"(?:(?:paragraph|description|answer|response|assistant)\s?:\s*)?",
+    r"(?:(?:paragraph|description|answer|response|assistant)(?:\s\d)?\s?:\s*)?",
     re.IGNORECASE,
 )
-_TITLE = re.compile(r"#{1,6}\s.*|(\*\*|__)[^*_.!?]{1,80}\1:?|[*_]{0,2}title[*_]{0,2}\s?:.*", re.I)
+_TITLE = re.compile(
+    r"#{1,6}\s.*|(\*\*|__)[^*_.!?]{1,80}\1:?|[*_]{0,2}title[*_]{0,2}\s?:[^.!?]*[.!?]?", re.I
+)
 _BOLD_TITLE = re.compile(r"\s*(\*\*|__)([^*_\n]{1,80}?)[:.]?\1[:.]?\s+(?=[A-Z\"“*_])")
 _NAME = r"(?:[A-Z][\w'’-]*|of|in|on|at|and|the|a|an|by|with|to|for)"
-_GLUED = re.compile(
-    # "A Quiet Morning The dog runs", "A Quiet Morning: The dog runs"
-    rf"[A-Z][\w'’-]*(?:\s{_NAME}){{1,9}}?(?:\s(?:The|A|An|This|There|In|On|It|At|Two|Three)\s[a-z]"
-    rf"|\s?(?::|\s[–—-])\s+[A-Z][\w'’-]*\s[a-z])"
+_HEADING = rf"[A-Z][\w'’-]*(?:\s{_NAME}){{0,9}}?"
+_OPENING = r"(?:The|A|An|This|There|In|On|It|At|Two|Three)\s[a-z]"
+_GLUED = re.compile(rf"{_HEADING}\s[A-Z][\w'’-]*\s{_OPENING}|{_HEADING}\s{_OPENING}")
+# "A Quiet Morning: A dog runs.", "A QUIET MORNING. A dog runs.", '"A Quiet Morning" A dog runs.'
+_SET_OFF = re.compile(
+    rf"{_HEADING}(?:\s?:|\s[–—|-])\s+(?=[A-Z][\w'’-]*,?\s[\w'’-])"
+    # not behind "St." and the like
+    rf"|(?:{_HEADING}\s{_NAME}(?<=\w{{4}})[.!]|[A-Z]\w+!|[\"“]{_HEADING}[\"”])\s+"
+    rf"(?!It\s|This\s)(?={_OPENING})"
 )
 _VERSION = re.compile(
     r"(?:^|\n|(?<=[.!?\"”*])\s)[ \t*_#(\[]{0,6}"
-    r"(?:(?P<final>(?:my |the )?(?:final|revised|improved|polished|edited|corrected|better)"
+    r"(?:(?P<final>(?:here(?:['’]s| is) )?(?:my |the |an? )?"
+    r"(?:final|revised|refined|improved|polished|edited|corrected|better)"
     r"(?: (?:draft|version|paragraph|description|answer|text|output))?|revision|rewrite)"
     r"|(?:my |the )?(?:first |rough |initial |second |third )?(?:draft|attempt|outline|thoughts?"
     r"|reasoning|observations?|analysis|plan|option|version|critique|notes?)"
     r"(?: (?:\d|one|two|a|b))?"
-    r"|initial (?:description|paragraph))"
+    r"|initial (?:description|paragraph)|(?:short|long)(?:er)? (?:version|description)|or"
+    r"|alternative(?:ly)?|another (?:option|version|description)|self-check|explanation)"
     r"[ \t]?\d?[*_)\]]{0,3}\s?[:：][*_]{0,3}",
+    re.IGNORECASE,
+)
+_NOTE = re.compile(
+    r"(?<=[.!?\"”*)])\s+[(\[*_]*(?:please )?(?:note|explanation|self-check|reasoning)[*_]*\s?:"
+    r"(?!.*[\"”]\s).*",
+    re.IGNORECASE | re.DOTALL,
+)
+_THE_END = re.compile(
+    r"(?<=[.!?\"”])\s+(?:[\[(]?(?:the )?end(?: of (?:the )?\w+)?[\])]?\.?|\#{2,})\s*$",
     re.IGNORECASE,
 )
 _CANNOT_TELL = re.compile(
     r"\b(?:can(?:not|'t|\snot)|could(?:n't|\snot)|(?:not|im)\s?possible to|unable to|difficult to"
-    r"|hard to|no way to)\s+(?:be\s+)?(?:\w+ly\s+)?(?:determin|tell|told|identif|sa(?:y|id)\b|know"
+    r"|hard to|no way to)\s+(?:be\s+)?(?:\w+ly\s+)?(?:ma(?:k|d)e out|discern|determin|tell|told"
+    r"|identif|sa(?:y|id)\b|know"
     r"|confirm|ascertain|verif|establish|specif|infer|deduc)"
     r"|\b(?:un|not )(?:clear|known|certain|specified|sure) (?:from|in|whether|what|who|where|based)"
     r"|\bremains? (?:unclear|unknown|uncertain)\b"
     r"|\b(?:is|are|was|were)(?: not |n't | un)(?:specified|stated|known|clear|identifiable)\b"
-    r"|\bno (?:further|additional|other) (?:details|info)"
+    r"|\bno (?:further|additional|other) (?:details|info)|\bno information (?:about|on|regarding)"
+    r"|\b(?:further|finer|other|additional|more) details (?:are|is|remain)\b"
+    r"|\b(?:does not|doesn't|do not|don't) (?:provide|give|offer|contain|include|reveal)"
+    r" (?:\w+ ){0,2}(?:details?|information|indication|clues?|context)"
+    r"|\bcan only (?:be )?(?:guess|speculate|imagine|assume)"
+    r"|\b(?:we|one|you|i) (?:cannot|can't|do not|don't) (?:see|tell|know)\b"
     r"|\bwithout (?:further|more|additional) (?:context|information|details)"
     r"|\bnot (?:visible|shown|provided|given|discernible) (?:in|from|by) the "
     r"(?:image|photo|picture)",
     re.IGNORECASE,
 )
+_LABELLED = re.compile(r"[A-Z]\w*:\s")
 _ALOUD = re.compile(
     r"\b(?:the user (?:wants|asks|asked|provided)|we (?:need|have) to (?:write|describe)"
     r"|let me (?:write|describe|draft|think|start|look|count|check|see)|i (?:need|have) to "
-    r"(?:write|describe)|i(?:'ll| will| should) (?:write|describe|start|now))\b"
+    r"(?:write|describe)|i(?:'ll| will| should) (?:write|describe|start|now)"
+    r"|i (?:have )?(?:described|focused|tried|chose|chosen|avoided|kept))\b"
     r"|^(?:okay|ok|hmm)[,.] (?:so|let|i|the user)\b",
     re.IGNORECASE,
 )
@@ -105,12 +133,12 @@ def parse_paragraph(reply: Reply, wording: str = "") -> str | Failure:
         if not isinstance(value, str):
             return Failure("unreadable", "JSON that is no single text")
         text = value
-    text = _last_version(text)
+    text = _last_version(_without_note(broken_lines(text)))
     if isinstance(text, Failure):
         return Failure("cut") if cut else text
     if holds_refusal(text):
         return Failure("refusal")
-    lines = _without_title(lines_of(text))
+    lines = _without_title([line.removeprefix("> ") for line in lines_of(text)])
     if any(split_number(line) or BULLET.match(line) for line in lines):
         return Failure("unreadable", "a list")
     if len(lines) > 1 and lines[0].rstrip("*_ ").endswith((":", "：")):
@@ -163,6 +191,7 @@ def _checked(text: str, cut: bool, wording: str) -> str | Failure:
     text = _BOLD_TITLE.sub("", text, count=1) if _bold_title(text) else text
     text = tidy(text)
     text = without_farewell(text[_PREAMBLE.match(text).end() :])  # type: ignore[union-attr]
+    text = _THE_END.sub("", without_notes(_without_heading(text)))
     if cut or not ENDS_SENTENCE.search(text) or re.search(r"(?:\.\.|…)\W*$", text):
         return Failure("cut")
     plain = unquoted(text)
@@ -177,6 +206,26 @@ def _checked(text: str, cut: bool, wording: str) -> str | Failure:
     if problem := _no_paragraph(plain, wording):
         return Failure("unreadable", problem)
     return plain
+
+
+def _without_heading(text: str) -> str:
+    """Without a title, in Title Case, that a colon, a dash, quotes or a full stop set off.
+
+    >>> _without_heading("A Quiet Morning. A dog runs across the lawn. It is red.")
+    'A dog runs across the lawn. It is red.'
+    >>> _without_heading("A red dog: A dog runs across the lawn. It is red.")[:10]
+    'A red dog:'
+    """
+    found = _SET_OFF.match(text)
+    if found is None or len(sentences(text[found.end() :])) < 2:
+        return text
+    return text[found.end() :]
+
+
+def _without_note(text: str) -> str:
+    """Without a closing note on the text, behind at least two sentences."""
+    found = _NOTE.search(text)
+    return text[: found.start()] if found and len(sentences(text[: found.start()])) > 1 else text
 
 
 def _bold_title(text: str) -> bool:
@@ -199,13 +248,15 @@ def _without_cannot_tell(text: str) -> str:
 
 def _no_paragraph(text: str, wording: str) -> str:
     """Why a text that reads well is no description all the same; empty if it may be one."""
-    folded = [fold(sentence) for sentence in sentences(text)]
+    folded = [re.sub(r"\d+", "0", fold(sentence)) for sentence in sentences(text)]
     said = [sentence for sentence in folded if sentence]
     repeats = len(said) - len(set(said))
     if 3 * repeats > len(said) or any(said.count(one) > 2 for one in set(said)) or loops(text):
         return "the same words again and again"
     if echoes(text, wording):
         return "the question said again"
+    if sum(bool(_LABELLED.match(sentence)) for sentence in sentences(text)) > 2:
+        return "a list of labels"
     if _ALOUD.search(text):
         return "thoughts on how to describe"
     return "a title in one line with the text" if _GLUED.match(text) else ""

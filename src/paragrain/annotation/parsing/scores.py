@@ -20,11 +20,15 @@ from paragrain.annotation.parsing.cleaning import (
 
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x2044: "/", 0x2215: "/"}
 _SPECIAL_DIGIT = re.compile("[\u2460-\u2469\u2776-\u277f\u2780-\u2793]")
-_FAITHFUL = r"(?:faithful(?:ness)?|accura(?:cy|te)|overall|fidelity|correct(?:ness)?|factual\w*)"
+_FAITHFUL = (
+    r"\b(?:faithful(?:ness)?|accura(?:cy|te)|overall|fidelity|correct(?:ness)?|factual\w*)\b"
+)
 _OTHER = re.compile(
     r"\b(?:style|fluency|grammar|length|clarity|readability|creativity|detail(?:s|edness)?|language"
     r"|completeness|coverage|coherence|relevance|confidence|certainty|wording|writing|vividness"
-    r"|tone|structure|conciseness|aesthetics?|originality|richness)\b",
+    r"|tone|structure|conciseness|aesthetics?|originality|richness|errors?|mistakes?|omissions?"
+    r"|hallucinations?|fabrications?|contradictions?|max(?:imum)?"
+    r"|(?:in|un|mis)(?:accura|faithful|correct|fidel|represent)\w*)\b",
     re.IGNORECASE,
 )
 _N = r"(?<![\w.,/+−–-])(?P<n>\d{1,9}(?:\.\d{1,9}|,\d{1,2})?)"
@@ -39,18 +43,19 @@ _SCALE = re.compile(
 )
 _FILLER = (
     r"(?:[\s:=()–—-]|\b(?:it|this|that|the|description|paragraph|image|text|an?|as|at|of|is"
-    rf"|would|be|was|to|my|with|i|final|overall|{_FAITHFUL}|for|score|rating|solid|scale)\b){{0,40}}?"
+    rf"|would|be|was|to|my|with|i|final|overall|{_FAITHFUL}|for|score|rating|solid|firm|strong|scale)\b){{0,40}}?"
 )
 _STATED = (
     # "9/10", "9 out of 10"
     re.compile(
-        rf"{_N}\s?\(?(?:/|out of|von|sur|de)\s?10(?![\d/%]|[.,]\d)\)?"
+        rf"{_N}\s?\(?(?:/|out of|von|sur|de)\s?10(?:\.0)?(?![\d/%]|[.,]\d)\)?"
         rf"(?=\s*(?:$|[^\w\s]|{_GOES_ON}|(?-i:[A-Z])))",
         re.IGNORECASE,
     ),
     # "Score: 9", "I would rate it an 8 because", "On a scale from 0 to 10: 4"
     re.compile(
         r"(?:\b(?:scored?|rating|rated?|grade|answer|verdict|give|assign|say|scale|note|punkte"
+        r"|deserves|merits|earns|gets|go (?:with|for)"
         rf"|bewertung|{_FAITHFUL})\b|评分|得分|分数|評価|スコア|점수)"
         rf"{_FILLER}{_N}(?:\s(?:of|out of)\s10\b|{_ALONE}){_END}",
         re.IGNORECASE,
@@ -62,7 +67,13 @@ _STATED = (
         re.IGNORECASE,
     ),
     # on a line of its own
-    re.compile(rf"^[ \t]*{_N}{_ALONE}[ \t]*[.!。]?[ \t]*$", re.MULTILINE),
+    re.compile(rf"^[ \t]*\(?{_N}{_ALONE}\)?[ \t]*[.!。:]?[ \t]*$", re.MULTILINE),
+    # "A solid 7." and nothing else
+    re.compile(
+        r"\A\W*(?:(?:an?|the|solid|strong|firm|clear|definitely|clearly|easily|certainly|it's|is|this)"
+        rf"\s+){{1,4}}{_N}{_ALONE}\s*[.!]*\s*\Z",
+        re.IGNORECASE,
+    ),
     # "9, because", "9 (not perfect)", "9. The text"; but "1. The text" may begin a list
     re.compile(
         rf"\A\s*(?!1\.){_N}{_ALONE}(?=[.,;!。](?!\s*\d)|\s*\(\D|\s*points?\W*\Z"
@@ -71,7 +82,9 @@ _STATED = (
     ),
     # "9: The description", where no other number tells that it explains the scale
     re.compile(rf"\A\s*(?!1\b){_N}{_ALONE}(?=\s?[:)]\s\D*\Z|\s[-–—]\s\D*\Z)"),
-    re.compile(rf"\A\s*{_N}{_ALONE}(?=\s*(?:on (?:a|the) scale|分|点|점))", re.IGNORECASE),
+    re.compile(
+        rf"\A\s*{_N}{_ALONE}(?=\s*(?:on (?:a|the) (?:10[- ]point )?scale|分|点|점))", re.IGNORECASE
+    ),
 )
 _CORRECTED = re.compile(
     r"(?:\b(?:sorry|no|wait|actually|correction|rather|i mean|make (?:it|that)|scratch that"
@@ -111,6 +124,10 @@ _PAIR = re.compile(
     r"(?:(?:maybe|perhaps|possibly|even|an?) )?\d",
     re.IGNORECASE,
 )
+_TAG = re.compile(r"<(?:(score|rating|grade|faithfulness)|/\w+)>", re.IGNORECASE)
+# A number that says nothing but itself, such as "6" in "8. On second thoughts, 6."; the "1." of a
+# list and the minutes of a time are none.
+_BARE = re.compile(rf"(?<!\d:)(?!(?<=\n)\d{{1,2}}[.)]\s){_N}{_ALONE}(?=\s*(?:$|[.!;\n)]))")
 _WORDS = "zero one two three four five six seven eight nine ten".split()
 
 
@@ -144,16 +161,17 @@ def parse_score(reply: Reply) -> int | Failure:
 
 
 def _plain_digits(text: str) -> str:
-    """Full-width and circled digits, and those on keys, as plain ones."""
+    """Full-width and circled digits, and those on keys, as plain ones; `<score>7` as `score: 7`."""
     text = text.translate(_FULL_WIDTH).replace("\ufe0f", "").replace("\u20e3", "")
     text = text.replace("\U0001f51f", "10").replace("’", "'")
+    text = _TAG.sub(lambda found: f"{found[1]}: " if found[1] else "\n", text)
     return _SPECIAL_DIGIT.sub(lambda found: str(int(unicodedata.numeric(found[0]))), text)
 
 
 def _json_score(value: Any) -> str | None:
     """The score in JSON as text: the only value, or the one under "score" or "rating"."""
     if isinstance(value, tuple):
-        alone = len(value) == 1 and not _OTHER.search(value[0][0])
+        alone = len(value) == 1 and not _OTHER.search(value[0][0].replace("_", " "))
         names = ("score", "rating", "faithfulness", "faithfulness_score")
         values = [v for k, v in value if alone or k.lower() in names]
         value = values[0] if len(values) == 1 else None
@@ -177,6 +195,8 @@ def _stated(text: str, cut: bool, unsaid: bool) -> int | Failure:
         return Failure("cut", "the number may go on")
     pairs = [pair.span() for pair in _PAIR.finditer(text)]
     numbers = {float(match["n"].replace(",", ".")) for match in found}
+    if not corrections:
+        numbers |= _revisions(text, max(match.end("n") for match in found), numbers)
     in_pair = any(a < m.end("n") and m.start("n") < b for a, b in pairs for m in found)
     if in_pair or len(numbers) > 1:
         return Failure("unreadable", "several numbers")
@@ -186,6 +206,18 @@ def _stated(text: str, cut: bool, unsaid: bool) -> int | Failure:
     if not number.is_integer():
         return Failure("unreadable", f"{number:g} is no whole number")
     return int(number)
+
+
+def _revisions(text: str, start: int, stated: set[float]) -> set[float]:
+    """Numbers behind a score that may take its place, though no word says so."""
+    found = set[float]()
+    for match in _BARE.finditer(text, start):
+        begins = max((m.end() for m in _CLAUSE.finditer(text, 0, match.start("n"))), default=0)
+        alone = len(text[begins : match.start("n")].split()) < 2
+        number = float(match["n"].replace(",", "."))
+        if alone and number <= 10 and number not in stated and _counts(match, text):
+            found.add(number)
+    return found
 
 
 def _may_go_on(match: re.Match[str], text: str, cut: bool, unsaid: bool) -> bool:
@@ -216,6 +248,8 @@ def _counts(match: re.Match[str], text: str, *, corrected: bool = False) -> bool
     if re.search(r"\bif\b[^,;]*,[^,;]*$", before, re.I):
         return False
     given_to = _criterion(before)
+    if named := re.match(r"\s*(?:points? )?(?:for|in|on) (?:(?:its|the) )?(\w+)", behind, re.I):
+        given_to = named[1]
     return _OTHER.search(given_to) is None or re.search(_FAITHFUL, given_to, re.I) is not None
 
 

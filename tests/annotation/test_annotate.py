@@ -323,6 +323,19 @@ def test_another_model_says_whose_texts_make_way(
     assert "texts that writer wrote make way for those of other" in caplog.text
 
 
+def test_a_model_that_wrote_nothing_makes_no_way(
+    photos: Path, stub: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = settings_for(stub)
+    stub.rule({}, status=503)
+    with pytest.raises(ParagrainError):
+        run(photos, settings)
+    stub.script(rules=[judged(8)])
+    other = settings.generator.model_copy(update={"model": "other"})
+    assert run(photos, settings.model_copy(update={"generator": other})).complete == 8
+    assert "make way" not in caplog.text
+
+
 def test_a_run_that_cannot_begin_does_not_hide_the_one_before(photos: Path, stub: Any) -> None:
     run(photos, settings_for(stub))
     stub.rule({}, status=401)

@@ -117,7 +117,7 @@ def test_rates_are_of_a_run_that_is_under_way(photos: Path) -> None:
     (photos / "annotation").mkdir()
     lines = [f'{{"run": "r", "time": {t}, "id": "{t}", "failures": {{}}}}' for t in range(40)]
     (photos / "annotation" / "r-1.jsonl").write_text("\n".join(lines) + "\n")
-    known = _Lines(photos / "annotation", "r")
+    known = _Lines(photos / "annotation", "r", set())
     assert known.rate(39.0) == 40 / 39
     assert known.rate(239.0) == 40 / 239  # it has stood still since
     assert known.rate(5.0) is None  # too few, in too short a time
@@ -168,3 +168,20 @@ def test_a_column_of_another_meaning_is_no_content_hash(tmp_path: Path, stub: An
     stub.script(rules=[judged(9)])
     report = run(photos, settings_for(stub))
     assert (report.complete, report.calls) == (3, 12)
+
+
+def test_each_of_two_copies_has_its_own_state(tmp_path: Path, stub: Any) -> None:
+    photos, images = make_photos(tmp_path, 2), tmp_path / "images"
+    shutil.copy(images / "00.png", images / "copy.png")
+    (images / "copy.txt").write_text("the same noise in other words")
+    import_folder(images, photos, show=False)
+    stub.script(rules=[{"match": {"contains": "in other words"}, "do": {"text": "Hmm"}}, judged(8)])
+    for _ in range(2):  # written, then found in the log
+        report = run(photos, settings_for(stub))
+        state = status(Collection.open(photos))
+        assert (report.complete, [id for id, _ in report.failed]) == (2, ["copy.png"])
+        assert (state.complete, sum(state.failed.values())) == (2, len(state.failed))
+    (images / "00.png").rename(images / "later.png")
+    (images / "00.txt").rename(images / "later.txt")
+    import_folder(images, photos, show=False)
+    assert status(Collection.open(photos)).complete == 2

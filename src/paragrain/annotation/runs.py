@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from paragrain.annotation.asking import Asker
 from paragrain.annotation.log import CallLog
+from paragrain.annotation.loop import provenance
 from paragrain.annotation.report import AnnotationReport, ImageLog, write_failed
 from paragrain.annotation.runner import Runner
 from paragrain.annotation.settings import AnnotationSettings, run_name, without_secrets
@@ -65,7 +66,7 @@ def annotate(
     _check_for_graphs(collection, settings, split)
     started = time.monotonic()
     with locked(folder), writing_alone(collection.folder):
-        description = _Description(folder, settings, split, limit)
+        description = _Description(collection, settings, split, limit)
         try:
             with progress_bar("annotating", total, unit="images", show=show) as bar:
 
@@ -107,8 +108,13 @@ class _Description:
     """
 
     def __init__(
-        self, folder: Path, settings: AnnotationSettings, split: str | None, limit: int | None
+        self,
+        collection: Collection,
+        settings: AnnotationSettings,
+        split: str | None,
+        limit: int | None,
     ) -> None:
+        folder = collection.folder / "annotation"
         self._place = folder / "run.json"
         self._value = {
             "run": run_name(settings),
@@ -122,11 +128,20 @@ class _Description:
         if before is None:
             self.write(1)
         elif before["model"] != settings.generator.name:
-            _LOGGER.warning(
-                "paragrain: texts that %s wrote make way for those of %s as these come",
-                before["model"],
-                settings.generator.name,
-            )
+            self._warn(collection, split, settings.generator.name)
+
+    @staticmethod
+    def _warn(collection: Collection, split: str | None, model: str) -> None:
+        """Say whose texts make way, if any are there: a run before may have had no answer."""
+        for record in collection.records(split, fields=("annotation",)):
+            writers = (note.get("model") for note in provenance(record).values())
+            if other := next((name for name in writers if name not in (None, model)), None):
+                _LOGGER.warning(
+                    "paragrain: texts that %s wrote make way for those of %s as these come",
+                    other,
+                    model,
+                )
+                return
 
     def write(self, images: int) -> None:
         """Write it once there are images that are through."""

@@ -75,7 +75,9 @@ def gather(collection: Collection, described: dict[str, Any], running: bool) -> 
     """
     settings, split = described["settings"], described["split"]
     state = Status(collection.folder, running=running)
-    lines = _Lines(collection.folder / "annotation" / "images", described["run"])
+    lines = _Lines(
+        collection.folder / "annotation" / "images", described["run"], set(collection.ids())
+    )
     fewer, failed, scores = Counter[str](), Counter[str](), Counter[str]()
     attempts: Counter[int] = Counter()
     wanted = set(collection.ids(split)[: described["limit"]])
@@ -126,11 +128,16 @@ def _fewer(record: Record, settings: dict[str, Any], notes: dict[str, Any]) -> I
 
 
 class _Lines:
-    """The latest line about each image in the logs of a run, by content and by id."""
+    """The latest line about each image in the logs of a run, by content and by id.
 
-    def __init__(self, folder: Path, run: str) -> None:
-        self._by_content: dict[str, dict[str, Any]] = {}
+    Copies share their content, and each has a line of its own: another's counts only if that one
+    is no longer in the collection, for then it may be this one under an earlier name.
+    """
+
+    def __init__(self, folder: Path, run: str, ids: set[str]) -> None:
+        self._by_content: dict[str, dict[str, dict[str, Any]]] = {}
         self._by_id: dict[str, dict[str, Any]] = {}
+        self._ids = ids
         self._times: list[float] = []
         for path in folder.glob(f"{run}-*.jsonl"):
             with path.open("rb") as file:
@@ -143,15 +150,17 @@ class _Lines:
     def _take(self, value: dict[str, Any]) -> None:
         if not value.get("replayed"):
             self._times.append(float(value["time"]))
-        for known, key in ((self._by_content, value.get("content")), (self._by_id, value["id"])):
-            if key and value["time"] >= known.get(key, value)["time"]:
-                known[key] = value
+        kin = self._by_content.setdefault(value.get("content") or "", {})
+        for known in (kin, self._by_id):
+            if value["time"] >= known.get(value["id"], value)["time"]:
+                known[value["id"]] = value
 
     def find(self, record: Record) -> dict[str, Any] | None:
         """What was last noted about the image that a record has now."""
-        line = self._by_content.get(record.content or "")
-        if line is not None:
-            return line
+        kin = self._by_content.get(record.content, {}) if record.content else {}
+        own = [line for id, line in kin.items() if id == record.id or id not in self._ids]
+        if kin:
+            return max(own or kin.values(), key=lambda line: line["time"])
         line = self._by_id.get(record.id)
         other = line is not None and line.get("content") and record.content
         return None if other else line  # another image had this name

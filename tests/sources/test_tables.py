@@ -56,6 +56,16 @@ def test_numbers_that_name_images(tmp_path: Path) -> None:
     assert [where for where, _ in table.problems] == ["texts: line 2"]
 
 
+def test_a_bare_first_line_does_not_make_rows_of_quoted_lines(tmp_path: Path) -> None:
+    rows = '"a.jpg","a dog\nb.jpg, asleep"\n"b.jpg","a cat"\n'
+    for header in ("file,caption\n", '"file","caption"\n'):
+        found, table = read(tmp_path, header + rows)
+        assert found == {"a.jpg": ["a dog\nb.jpg, asleep"], "b.jpg": ["a cat"]}
+        assert table.problems == []
+    found, table = read(tmp_path, 'file,"caption"\n' + rows)  # not throughout
+    assert len(table.problems) == 1
+
+
 def test_cells_of_several_lines_stay_where_they_are_sound(tmp_path: Path) -> None:
     texts = ["one\ntwo", "a, b,\nc, d", 'say "hi",\nx.jpg', "\n\n", "last"]
     for quoting in (csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC):

@@ -199,8 +199,9 @@ def _parsed(
 
 
 def _is_quoted_throughout(text: str, delimiter: str) -> bool:
-    """Whether all cells but numbers are quoted, those of the first line too."""
-    lines = io.StringIO(text, newline="\n")
+    """Whether all cells but numbers are quoted; those of the first line may all be bare."""
+    header, _, rows = text.partition("\n")
+    lines = io.StringIO(text if '"' in header else rows, newline="\n")
     reader = csv.reader(lines, delimiter=delimiter, strict=True, quoting=csv.QUOTE_NONNUMERIC)
     try:
         return all(cells is not None for cells in reader)

@@ -184,11 +184,13 @@ def test_a_record_without_a_picture_keeps_its_texts_by_its_id(tmp_path: Path, wr
 
 def test_dropping_is_asked_for_by_name_and_named(tmp_path: Path, write: Write) -> None:
     folder = tmp_path / "c"
-    write(folder, [photo("a", 1, captions=["mine"]), photo("b", 2), photo("c", 3, captions=["x"])])
+    told = {"captions": ["mine"], "split": "test", "group": "g", "url": "https://example.org/a"}
+    write(folder, [photo("a", 1, **told), photo("b", 2), photo("c", 3, captions=["x"])])
     write(folder, [photo("a", 1), photo("b", 2)])
     annotate(folder, ["b"])
     report = write(folder, [photo("a", 1), photo("b", 2)], drop_texts=True)
-    assert record(folder, "a").captions == []
+    one = record(folder, "a")
+    assert (one.captions, one.split, one.group, one.url) == ([], "test", "g", told["url"])
     assert paid(record(folder, "b"))["paragraph"] is None
     assert report.dropped == {"captions": 2, "generated": 1, "paragraph": 1, "negatives": 1}
     assert not (folder / KEPT).exists()

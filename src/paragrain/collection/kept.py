@@ -27,7 +27,10 @@ KEPT = "kept_texts.jsonl"
 REPLACED = "replaced_texts.jsonl"
 """Texts in whose place an import put others; nothing reads it but people."""
 
-CARRIED = (*TEXT_FIELDS, "paragraph_score", "annotation", "group", "url", "graph")
+FACTS = ("group", "url", "graph")
+"""What is known of a picture and is no text about it."""
+
+CARRIED = (*TEXT_FIELDS, "paragraph_score", "annotation", *FACTS)
 """What follows a picture, beside its split."""
 
 _WRITTEN_AS = {"generated": "captions", "negatives": "negatives", "paragraph": "paragraph"}
@@ -166,7 +169,7 @@ class KeptTexts:
         return None
 
     def take(
-        self, record: Record, pixels: str | None, *, says_split: bool, split_alone: bool = False
+        self, record: Record, pixels: str | None, *, says_split: bool, texts: bool = True
     ) -> tuple[Record, bool]:
         """A new record with what is kept of its picture; whether there was anything.
 
@@ -174,7 +177,7 @@ class KeptTexts:
             record: as its source has it, with its content.
             pixels: `pixels_hash` of the picture, if it was decoded.
             says_split: the split of the record stays; otherwise the picture keeps its own.
-            split_alone: take no texts.
+            texts: take these too, and not only what is known of the picture beside them.
         """
         number = self.find(record.id, record.content, pixels)
         if number is None:
@@ -182,8 +185,9 @@ class KeptTexts:
         line = self.line(number)
         if not says_split:
             record = replace(record, split=line["split"])
-        if split_alone:
-            return record, True
+        if not texts:
+            facts = {name: line["texts"][name] for name in FACTS if name in line["texts"]}
+            return merged(record, facts)[0], True
         own = told(record)
         record, replaced = merged(record, line["texts"])
         with self._lock:

@@ -358,7 +358,7 @@ def _make(
                 path = links.put(item.id, item.file, record.image.path, data)
                 record.image = ImageRef(path=path)
         says = item.says_split
-        record, known = kept.take(record, pixels, says_split=says, split_alone=drop)
+        record, known = kept.take(record, pixels, says_split=says, texts=not drop)
         if shares and not says and not known:
             record.split = shares.split_of(key_of(record.group, record.content, record.id))
             fresh.add(record.id)

@@ -47,6 +47,13 @@ def test_on_photographs_every_verb_that_encodes_asks_for_a_model(
     assert not (photos / "embeddings").exists()
 
 
+def test_an_empty_query_is_told_before_a_model_is_looked_for(
+    paragrain: Callable, photos: Path
+) -> None:
+    done = paragrain("search", photos, " ", "--json")
+    assert (done.code, "the query is empty" in done.json["error"]) == (2, True)
+
+
 def test_scenes_alone_are_for_blip0(world: Path, photos: Path, tmp_path: Path) -> None:
     assert encoder_for(pg.Collection.open(world)).name == "blip0"
     shutil.copytree(world, tmp_path / "mixed")

@@ -91,6 +91,19 @@ def test_byte_order_mark_delimiters_and_column_names(
     assert values(read) == [(2, ["a.jpg"], {"paragraph": "é", "paragraph_score": 9})]
 
 
+@pytest.mark.parametrize(
+    "heading", ["File name", "FILE NAME", "file-name", "Image  ID", "Filename"]
+)
+def test_columns_are_known_however_people_write_them(tmp_path: Path, heading: str) -> None:
+    read = table(tmp_path, "t.csv", f"{heading},Alt Text,Caption 2\na.jpg,first,second\n")
+    assert values(read) == [(2, ["a.jpg"], {"captions": ["first", "second"]})]
+
+
+def test_two_keys_that_are_one_column_lose_nothing_in_silence(tmp_path: Path) -> None:
+    read = table(tmp_path, "t.jsonl", json_lines({"id": "a", "alt text": "b", "alt_text": "c"}))
+    assert read.problems == [("texts: line 1", "it has several values called alt_text")]
+
+
 def test_utf_16_with_its_mark_is_read(tmp_path: Path) -> None:
     read = table(tmp_path, "t.csv", "id,caption\na,é\n".encode("utf-16"))
     assert read.rows[0].values == {"captions": ["é"]}
@@ -230,6 +243,9 @@ def test_bytes_that_are_no_text_cost_their_own_text(tmp_path: Path) -> None:
         ("texts: a", "line 2: a text that is not valid Unicode in captions"),
         ("texts: \\udcff", "line 4 fits no image"),
     ]
+    assert len(read.notes) == 1
+    assert "2 rows of t.csv hold letters that are not in UTF-8: save it as UTF-8" in read.notes[0]
+    assert table(tmp_path, "t.csv", "id,caption\na,café\n".encode("utf-16")).notes == []
 
 
 def test_what_cannot_be_used_says_why(tmp_path: Path) -> None:

@@ -91,11 +91,12 @@ def _queries(query: str | None, file: str | None) -> list[str]:
         if not any(lines):
             raise UsageError(f"{_name(file)} holds no query: write one on each line")
         return [line for line in lines if line]
-    if query is not None and query != STDIN:
-        return [query]
     if query is None and sys.stdin.isatty():
         raise UsageError("there is no query: type one, or name a file of them by --file")
-    return [_read(STDIN).strip()]
+    text = _read(STDIN).strip() if query is None or query == STDIN else query
+    if not text.strip():  # told here too, before a model is loaded
+        raise UsageError("the query is empty: describe what you are looking for")
+    return [text]
 
 
 def _read(file: str) -> str:

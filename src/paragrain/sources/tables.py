@@ -75,6 +75,15 @@ def table_rows(
             yield line, dict(zip(header, cells, strict=True))
 
 
+def column_name(heading: str) -> str:
+    """How a column is known, however people write its heading.
+
+    >>> column_name("File name"), column_name(" Alt-Text "), column_name("CAPTION 1")
+    ('file_name', 'alt_text', 'caption_1')
+    """
+    return re.sub(r"[\s_-]+", "_", heading.strip().lower())
+
+
 def _fitted(cells: list[str], width: int) -> list[str]:
     """The cells without empty ones behind the last column, which delimiters at the end make."""
     while len(cells) > width and not cells[-1].strip():
@@ -216,7 +225,7 @@ class _Glue:
         """See what the rows that are sound name their images by."""
         self._delimiter = delimiter
         header = rows[0][1] if isinstance(rows[0][1], list) else []
-        names = [cell.strip().lower() for cell in header]
+        names = [column_name(cell) for cell in header]
         self._width = len(header)
         self._key = next((place for place, name in enumerate(names) if name in keys), 0)
         self._kinds = {

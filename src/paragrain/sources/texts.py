@@ -11,8 +11,8 @@ from paragrain.collection.record import LIST_FIELDS
 from paragrain.errors import UsageError
 from paragrain.sources.cells import Values, take
 from paragrain.sources.finding import Finder
-from paragrain.sources.names import shown
-from paragrain.sources.tables import CELL_SUFFIXES, table_rows
+from paragrain.sources.names import is_valid, shown
+from paragrain.sources.tables import CELL_SUFFIXES, column_name, table_rows
 
 NAME_COLUMNS = (
     "file_name", "filename", "file", "path", "file_path", "filepath", "relative_path",
@@ -35,7 +35,7 @@ TEXT_COLUMNS = {
     "negatives": "negatives",
     "paragraph": "paragraph",
 }
-_NUMBERED = re.compile(r"(.*[a-z])[ _-]?\d{1,2}")
+_NUMBERED = re.compile(r"(.*[a-z])_?\d{1,2}")
 OTHER_COLUMNS = {name: name for name in ("paragraph_score", "group", "url", "split")}
 """Columns of a table and the fields of a record that they fill."""
 
@@ -62,6 +62,7 @@ class TextTable:
         problems: (where, reason) of every line, row or text that had to be left out.
         notes: what else is worth knowing.
         unused: how many texts stand in each column that is none of ours.
+        garbled: how many rows of cells hold bytes that are not UTF-8.
     """
 
     path: Path
@@ -69,6 +70,7 @@ class TextTable:
     problems: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unused: Counter[str] = field(default_factory=Counter)
+    garbled: int = 0
 
     def report(self, where: str, reason: str) -> None:
         """Add a problem."""
@@ -152,10 +154,10 @@ def read_texts(path: Path) -> TextTable:
     r"""Read a table of texts: `.csv`, `.tsv`, or JSON lines (`.jsonl`, `.ndjson`, `.jsonlines`).
 
     A table needs a column that says which image (`NAME_COLUMNS`, `ID_COLUMNS`) and one with text
-    (`TEXT_COLUMNS`); other columns are ignored, and upper and lower case are equal in their
-    names. Text is kept to the last character: "None", "NA" and "null" are words, and white space
-    stays. Only text of nothing but white space is dropped, and reported unless it is an empty
-    cell of a row that has other texts.
+    (`TEXT_COLUMNS`); other columns are ignored. In their names upper and lower case are equal,
+    and so are spaces, hyphens and underscores. Text is kept to the last character: "None", "NA"
+    and "null" are words, and white space stays. Only text of nothing but white space is dropped,
+    and reported unless it is an empty cell of a row that has other texts.
 
     - CSV: as Python's `csv` reads it strictly. The delimiter is a comma, semicolon or tab,
       whichever the first line has most of, or what Excel's `sep=` says. Cells in quotes may hold
@@ -182,6 +184,11 @@ def read_texts(path: Path) -> TextTable:
     if unused := [name for name, count in table.unused.items() if count]:
         names = ", ".join(f"{shown(name)} ({table.unused[name]:,} texts)" for name in unused[:8])
         table.notes.append(f"columns of {path.name} that are not used: {names}")
+    if table.garbled:
+        table.notes.append(
+            f"{table.garbled:,} rows of {path.name} hold letters that are not in UTF-8: save it as "
+            'UTF-8 (Excel calls that "CSV UTF-8") and run this again'
+        )
     if not table.rows and not table.problems:
         raise UsageError(f"{path} holds no rows")
     return table
@@ -203,7 +210,14 @@ def _find(finder: Finder, images: Mapping[str, str], row: _Row) -> list[str]:
 
 def _row(table: TextTable, line: int, cells: Mapping[str, Any], *, from_cells: bool) -> _Row | None:
     """One row of a table; what is wrong with it goes to the table's problems."""
-    known = {str(name).strip().lower(): value for name, value in cells.items()}
+    known: dict[str, Any] = {}
+    for heading, value in cells.items():
+        column = column_name(str(heading))
+        if column in known and _is_used(column):
+            table.report(f"line {line}", f"it has several values called {column}")
+            return None
+        known[column] = value
+    table.garbled += from_cells and not all(map(is_valid, known.values()))
     row = _Row(line, _keys(known, NAME_COLUMNS), _keys(known, ID_COLUMNS), {})
     if not row.names and not row.ids:
         table.report(f"line {line}", "it names no image")
@@ -214,7 +228,7 @@ def _row(table: TextTable, line: int, cells: Mapping[str, Any], *, from_cells: b
             continue
         if name := field_of(column):
             take(row.values, name, value, problems)
-        elif column not in NAME_COLUMNS + ID_COLUMNS:
+        elif not _is_used(column):
             table.unused[column] += is_prose(value)
     for problem in problems:
         table.report(row.shown, f"line {line}: {problem}")
@@ -226,15 +240,20 @@ def _row(table: TextTable, line: int, cells: Mapping[str, Any], *, from_cells: b
 def field_of(column: str) -> str | None:
     """The field of a record that a column fills, if any.
 
-    >>> field_of("Alt_Text"), field_of("caption_3"), field_of("width")
+    >>> field_of("Alt Text"), field_of("caption_3"), field_of("width")
     ('captions', 'captions', None)
     """
-    column = column.strip().lower()
+    column = column_name(column)
     fields = TEXT_COLUMNS | OTHER_COLUMNS
     if column not in fields and (found := _NUMBERED.fullmatch(column)):
         several = fields.get(found[1])
         return several if several in LIST_FIELDS else None
     return fields.get(column)
+
+
+def _is_used(column: str) -> bool:
+    """Whether a column says something that is kept."""
+    return column in NAME_COLUMNS + ID_COLUMNS or field_of(column) is not None
 
 
 def is_prose(value: Any) -> bool:
@@ -255,7 +274,7 @@ def _keys(cells: Mapping[str, Any], columns: Iterable[str]) -> list[str]:
 
 
 def _check_columns(path: Path, columns: list[str]) -> None:
-    names = [column.strip().lower() for column in columns]
+    names = [column_name(column) for column in columns]
     repeated = [name for name, count in Counter(names).items() if name and count > 1]
     if repeated:
         raise UsageError(f"{path} has several columns called {repeated[0]}: rename all but one")
@@ -265,7 +284,8 @@ def _check_columns(path: Path, columns: list[str]) -> None:
     ]:
         texts = what == "holds text" and any(map(field_of, names))
         if not texts and not set(wanted) & set(names):
+            there = ", ".join(column.strip() for column in columns) or "none"
             raise UsageError(
-                f"{path} has no column that {what}: its first line has "
-                f"{', '.join(names) or 'none'}, and one of {', '.join(wanted)} is needed"
+                f"{path} has no column that {what}: its first line has {there}, and one of "
+                f"{', '.join(wanted)} is needed"
             )

@@ -19,12 +19,16 @@ from paragrain.images import decode
 Picture = Image.Image | str | Path
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TextVectors:
     """Vectors float32 `[N, D]` of N texts, and the tokens they were made from."""
 
     vectors: np.ndarray
     tokens: Tokens
+
+    def __repr__(self) -> str:
+        """Their number and length."""
+        return f"<{len(self.vectors):,} text vectors of length {self.vectors.shape[1]}>"
 
 
 def encode_texts(

@@ -142,4 +142,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names."""
-    return sorted([*globals(), *__all__])
+    return sorted(__all__)

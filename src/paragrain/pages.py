@@ -83,7 +83,7 @@ table.words td { min-width: 7rem; } table.words tbody th { min-width: min(20rem,
 td small { display: block; color: var(--dim); font-size: .8rem; font-weight: 400; }
 td.best { font-weight: 700; } td.second { font-style: italic; }
 figure { margin: 1rem 0; } .plot svg { max-width: 100%; height: auto; overflow: visible; }
-.plot { background: var(--paper); display: inline-block; width: min(100%, 29.5rem);
+.plot { background: var(--paper); display: inline-block; width: min(100%, 28.5rem);
   vertical-align: top; margin-right: .4rem; }
 blockquote { margin: 0 0 .8rem; padding: .6rem 1rem; border-left: 3px solid var(--mark);
   background: var(--soft); overflow-wrap: anywhere; }

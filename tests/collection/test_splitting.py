@@ -98,6 +98,17 @@ def test_a_copy_with_other_metadata_is_on_the_side_of_its_picture(
     assert report.splits == {"test": 20}
 
 
+@pytest.mark.parametrize("shares", [{"val": 0.3, "test": 0.3}, {}])
+def test_a_picture_that_was_edited_stays_on_its_side(
+    tmp_path: Path, write: Write, shares: dict[str, float]
+) -> None:
+    folder = tmp_path / "c"
+    write(folder, photos(60) if shares else photos(60, split="test"), **shares)
+    before = splits(folder)
+    write(folder, [photo(f"p{n}", 1000 + n) for n in range(59)] + photos(60)[59:])
+    assert splits(folder) == before
+
+
 def test_shares_that_come_later_divide_what_is_in_train(tmp_path: Path, write: Write) -> None:
     folder = tmp_path / "c"
     assert write(folder, photos(100)).splits == {"train": 100}

@@ -98,11 +98,18 @@ def test_the_first_line_of_excel(tmp_path: Path, first: str) -> None:
     assert [where for where, _ in table.problems] == ["texts: line 4"]
 
 
+def test_a_comma_that_nobody_quoted_makes_no_second_caption(tmp_path: Path) -> None:
+    lines = ["file,caption,caption 2", "a.jpg,A dog, tied,", "b.jpg,A cat,Two", "c.jpg,A cow,"]
+    found, table = read(tmp_path, "\n".join(lines))
+    assert found == {"b.jpg": ["A cat", "Two"], "c.jpg": ["A cow"]}
+    assert table.problems == [("texts: line 2", "it has 4 cells, the first has 3")]
+
+
 def test_delimiters_at_the_end_of_lines(tmp_path: Path) -> None:
     found, table = read(tmp_path, "file,caption,\na.jpg,x,\nb.jpg,y,,,\n")
     assert (found, table.problems) == ({"a.jpg": ["x"], "b.jpg": ["y"]}, [])
-    found, _ = read(tmp_path, "file,caption\na.jpg,x,\nb.jpg,y,z\n")
-    assert found == {"a.jpg": ["x"]}
+    found, table = read(tmp_path, "file,caption\na.jpg,x,\nb.jpg,y,z\nc.jpg,w\n")
+    assert (found, len(table.problems)) == ({"c.jpg": ["w"]}, 2)
 
 
 @pytest.mark.parametrize(

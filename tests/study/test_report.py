@@ -14,7 +14,7 @@ import pytest
 from paragrain.errors import UsageError
 from paragrain.files import read_json
 from paragrain.plugins import register
-from paragrain.study.cells import note_failure
+from paragrain.study.cells import note_failure, result_path
 from paragrain.study.plan import Study
 from paragrain.study.plug import GROUP, load_analyses
 from paragrain.study.report import write_report
@@ -61,6 +61,31 @@ def test_seeds_and_ways_are_counted_from_the_results(
     if done == {"c1": 2, "c4": 1}:
         assert "1 to 2 seeds (C1 2, C4 1); BLIP: as it is" in page
     assert f"{1 + sum(models.values())} of 16 cells are done" not in page  # curves are missing
+
+
+def test_a_benchmark_of_images_that_were_trained_on_says_so_above_all_numbers(
+    make_study: MakeStudy, put: Put, tmp_path: Path
+) -> None:
+    study = make_study()
+    for benchmark in ("short", "long"):
+        for name, seeds in (("BLIP", 1), ("c1", 2), ("c4", 2)):
+            put(study, name, benchmark, hits(seeds))
+    assert "NOTE" not in told(study, tmp_path)
+    count = {"images": 40, "trained": 40, "same_content": 40, "validated": 0}
+    known = {"sets": [], "splits": {"train": count}, "same_id": 0}
+    for name in ("c1", "c4"):
+        for cell in study.models[name]:
+            path = result_path(study, cell, "long", tmp_path / "out")
+            path.write_text(json.dumps({**read_json(path), "trained_on": known}))
+    page = told(study, tmp_path)
+    title = study.file.benchmarks["long"].title or "long"
+    models = f"({study.title('c1')}, {study.title('c4')})"
+    said = f"NOTE: {title}: 40 of 40 images of split train were trained on (40 same content)"
+    assert page.count(said) == page.count("NOTE") == 1
+    assert f"{said}: this is not a test {models}." in page
+    assert page.index(said) < page.index("Recall@1 in percent")
+    stored = tmp_path / "report" / "results.json"
+    assert said in told(study, tmp_path, stored=stored)
 
 
 def test_a_failed_cell_is_told_apart_from_one_that_was_not_run(

@@ -62,7 +62,7 @@ class Finding:
     closeness: float
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AuditReport:
     """What EVAL shares with TRAIN, or one collection with itself.
 
@@ -88,6 +88,14 @@ class AuditReport:
     within: bool
     not_found: str = NOT_FOUND
     _sources: tuple[Collection, Collection] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        """What was compared, and the pairs found by reason."""
+        sides = f"{self.train['name']} and {self.evaluation['name']}"
+        pairs = ", ".join(
+            f"{count:,} by {reason}" for reason, count in self.totals.items() if count
+        )
+        return f"<audit of {sides}: {pairs or 'no'} pairs>"
 
     def overlapping(self, reasons: Iterable[str] = IMAGE_REASONS) -> frozenset[str]:
         """Ids of EVAL (within one collection, of either side) that some finding names."""

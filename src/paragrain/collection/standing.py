@@ -24,6 +24,7 @@ from paragrain.collection.shards import (
     shard_path,
     write_shard,
 )
+from paragrain.collection.splitting import TRAIN
 from paragrain.collection.wanted import Wanted
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
@@ -320,6 +321,20 @@ def drop_stale(folder: Path, there: There) -> Counter[str]:
             del there.splits[number]
     let_go(folder, dropped, (shard_path(folder, number) for number in there.splits))
     return counts
+
+
+def splits_of_changed(folder: Path, there: There, *, all_of_them: bool) -> dict[str, str]:
+    """The splits of the records that do not stay, by id; those in "train" only if asked for.
+
+    An edited picture is another one, and yet no new one: it stays on its side.
+    """
+    return {
+        entry.id: entry.split
+        for number, manifest in finished_shards(folder)
+        if number in there.stale
+        for entry, stays in zip(entries(manifest), there.stale[number], strict=True)
+        if not stays and (all_of_them or entry.split != TRAIN)
+    }
 
 
 def _leaving(folder: Path, there: There) -> Iterator[tuple[Record, str | None]]:

@@ -30,6 +30,7 @@ from paragrain.collection.standing import (
     refuse_other_files,
     remembered,
     split_counts,
+    splits_of_changed,
     verify,
 )
 from paragrain.collection.wanted import Wanted
@@ -192,6 +193,7 @@ def write_collection(
         skipped.extend(clear_away_remains(folder, there.splits))
         report.removed = there.gone
         report.kept = int(np.sum(wanted.first & ~wanted.missing))
+        old_splits = splits_of_changed(folder, there, all_of_them=bool(shares))
         drop_stale(folder, there)
         kept = KeptTexts(folder)
         links = None if store == "bytes" else Links(folder)
@@ -203,6 +205,7 @@ def write_collection(
             max_pixels=options.get("max_pixels"),
             kept=kept,
             drop=drop,
+            splits=old_splits,
             shares=shares,
             fresh=fresh,
         )
@@ -338,6 +341,7 @@ def _make(
     max_pixels: int | None,
     kept: KeptTexts,
     drop: bool,
+    splits: Mapping[str, str],
     shares: Shares,
     fresh: set[str],
 ) -> tuple[Item, Row | str]:
@@ -359,9 +363,11 @@ def _make(
                 record.image = ImageRef(path=path)
         says = item.says_split
         record, known = kept.take(record, pixels, says_split=says, texts=not drop)
-        if shares and not says and not known:
-            record.split = shares.split_of(key_of(record.group, record.content, record.id))
-            fresh.add(record.id)
+        if not says and not known:
+            record.split = splits.get(item.id, record.split)
+            if shares and item.id not in splits:
+                record.split = shares.split_of(key_of(record.group, record.content, record.id))
+                fresh.add(record.id)
         return item, Row(record, item.stamp, digest(record), pixels)
     except UnicodeEncodeError:
         return item, "its text holds an unpaired surrogate, which is not valid Unicode"

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -61,12 +61,11 @@ def table_rows(
     if suffix in JSON_SUFFIXES:
         yield from _json_rows(report, text)
         return
-    rows = iter(_csv_rows(text, keys) if suffix == ".csv" else _tsv_rows(text, keys))
-    _, header = next(rows, (1, []))
-    check_columns(path, header if isinstance(header, list) else [])
+    read = list(_csv_rows(text, keys) if suffix == ".csv" else _tsv_rows(text, keys))
+    (_, first), *rest = read or [(1, [])]
+    header, rows = _without_ends(first if isinstance(first, list) else [], rest)
+    check_columns(path, header)
     for line, cells in rows:
-        if isinstance(cells, list):
-            cells = _fitted(cells, len(header))
         if isinstance(cells, str):
             report(f"line {line}", cells)
         elif len(cells) != len(header):
@@ -84,11 +83,24 @@ def column_name(heading: str) -> str:
     return re.sub(r"[\s_-]+", "_", heading.strip().lower())
 
 
-def _fitted(cells: list[str], width: int) -> list[str]:
-    """The cells without empty ones behind the last column, which delimiters at the end make."""
-    while len(cells) > width and not cells[-1].strip():
-        cells = cells[:-1]
-    return cells
+def _without_ends(header: list[str], rows: Sequence[Cells]) -> tuple[list[str], list[Cells]]:
+    """Headings and rows without the empty cells that delimiters at the end of lines make.
+
+    Only where the headings end so too, or every row does: a row that alone has an empty cell more
+    may hold, in a cell before, a delimiter that nobody quoted.
+    """
+    width = len(header)
+    while width and not header[width - 1].strip():
+        width -= 1
+
+    def ends(cells: list[str]) -> bool:
+        return len(cells) > width and not "".join(cells[width:]).strip()
+
+    own = [cells for _, cells in rows if isinstance(cells, list)]
+    if width == len(header) and not (len(own) > 1 and all(map(ends, own))):
+        return header, list(rows)
+    cut = [(n, c[:width] if isinstance(c, list) and ends(c) else c) for n, c in rows]
+    return header[:width], cut
 
 
 def read_text(path: Path) -> str:

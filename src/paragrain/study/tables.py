@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from paragrain.errors import ParagrainError
-from paragrain.evaluation import load_result, result_entries
+from paragrain.evaluation import load_result, result_entries, trained_on_lines
 from paragrain.evaluation.compare import Spread, with_seeds
 from paragrain.evaluation.stored import DIRECTIONS, KS
 from paragrain.retrieval.bootstrap import RESAMPLES, Units, interval, resample, two_sided
@@ -165,11 +165,13 @@ class Measured:
     Attributes:
         images, texts: that were ranked.
         tokens: the token budget of each model on it.
+        trained_on: what is to be said of its images that a model learned from; of such models.
     """
 
     images: int
     texts: int
     tokens: Mapping[str, int]
+    trained_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,12 @@ def read_scores(study: Study, out: Path) -> Scores:
         if found:
             one = next(iter(found.values()))[0]
             tokens = {name: hits[0].tokens for name, hits in found.items()}
-            measured[benchmark] = Measured(one.images, one.texts, tokens)
+            seen = {
+                name: list(dict.fromkeys(line for one in hits for line in one.trained_on))
+                for name, hits in found.items()
+            }
+            known = {name: lines for name, lines in seen.items() if lines}
+            measured[benchmark] = Measured(one.images, one.texts, tokens, known)
     curves = _curves(study, out, missing)
     return Scores(recalls, curves, list(missing), measured)
 
@@ -299,6 +306,7 @@ class _Hits:
         asked: hash of the images and of the groups and texts that ask.
         units: sums of hits, a column for each direction and K.
         images, texts, tokens: that were ranked, and the token budget.
+        trained_on: see `trained_on_lines`.
     """
 
     path: Path
@@ -307,6 +315,7 @@ class _Hits:
     images: int
     texts: int
     tokens: int
+    trained_on: list[str]
 
     @classmethod
     def load(cls, path: Path, budget: int | None, names: Sequence[tuple[str, int]]) -> "_Hits":
@@ -322,6 +331,7 @@ class _Hits:
             len(queries.ids),
             len(queries.text_image),
             result.about["protocol"]["token_budget"],
+            trained_on_lines(result.about),
         )
 
 

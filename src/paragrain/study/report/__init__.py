@@ -19,6 +19,7 @@ from paragrain.study.report.sections import (
     seeds_told,
     title_of,
 )
+from paragrain.study.tables import Scores
 
 __all__ = ["WrittenReport", "write_report"]
 
@@ -123,13 +124,25 @@ def _head(study: Study, found: Findings) -> Iterator[Block]:
     failed = dict(found.made.failed)
     unrun = [label for label in scores.missing if label not in failed]
     if unrun:
-        some = ", ".join(unrun[:MISSING])
-        more = f", and {len(unrun) - MISSING:,} more" if unrun[MISSING:] else ""
+        some = "; ".join(unrun[:MISSING])
+        more = f"; and {len(unrun) - MISSING:,} more" if unrun[MISSING:] else ""
         yield Words(
             f"Not in here, or not with all results, since not done: {some}{more}.", dim=True
         )
     for label, why in list(failed.items())[:MISSING]:
         yield Words(f"Failed: {label} ({why}).", dim=True)
+    yield from _trained_on(study, scores)
+
+
+def _trained_on(study: Study, scores: Scores) -> Iterator[Block]:
+    """Which benchmarks hold images that models learned from: those numbers are no test."""
+    for benchmark, measured in scores.measured.items():
+        models: dict[str, list[str]] = {}
+        for name, lines in measured.trained_on.items():
+            for line in lines:
+                models.setdefault(line, []).append(study.title(name))
+        for line, titles in models.items():
+            yield Words(f"NOTE: {title_of(study, benchmark)}: {line} ({', '.join(titles)}).")
 
 
 def _how(study: Study, found: Findings, stored: Path | None) -> Iterator[Block]:
@@ -148,7 +161,8 @@ def _how(study: Study, found: Findings, stored: Path | None) -> Iterator[Block]:
         )
     yield Words(
         f"Start: {study.file.model}. AdamW, learning rate {config.learning_rate:g}, "
-        f"{config.batch_size} images a step,{steps}{epochs} {config.warmup_steps} warm-up steps, "
+        f"{config.batch_size} images a step,{steps}{epochs} {config.warmup_steps} warm-up steps "
+        "(at most a tenth of a run), "
         f"temperature {config.temperature:g}, weight decay {config.weight_decay:g}. Token budgets "
         f"in training: {budgets}. What a model has otherwise stands in its table. The seed is that "
         "of the order of the data, the random picks and dropout; all seeds train on the same "

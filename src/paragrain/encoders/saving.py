@@ -34,8 +34,9 @@ def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str | Non
         "padding_side": "right",
         **more,
     }
+    left_out = {key for key, value in more.items() if value is None}
     content = {**read_json(path), **says}
-    write_json(path, {key: value for key, value in content.items() if more.get(key, "") is not None})
+    write_json(path, {key: content[key] for key in content if key not in left_out})
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 import contextlib
 import json
 import logging
+import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -490,3 +491,28 @@ def test_a_checkpoint_whose_successor_was_killed_on_its_way(
     assert aside.is_dir()  # a reader moves nothing, since somebody may be saving
     blip.save(checkpoint)
     assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint"]
+
+
+class Command:
+    """Pickled, a command that opening would run."""
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, ("opened",)
+
+
+def test_a_pickle_of_more_than_weights_is_a_sentence_without_bad_advice(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (checkpoint / "model.safetensors").unlink()
+    torch.save({"a": Command()}, checkpoint / "pytorch_model.bin")
+    with pytest.raises(ParagrainError, match="holds more than weights") as found:
+        load_encoder(checkpoint)
+    assert "weights_only" not in str(found.value)
+    assert not Path("opened").exists()
+
+
+def test_a_config_nested_without_end_is_a_sentence(checkpoint: Path) -> None:
+    (checkpoint / "config.json").write_text("[" * 200_000 + "]" * 200_000)
+    with pytest.raises(ParagrainError, match="does not tell its model_type"):
+        load_encoder(checkpoint)

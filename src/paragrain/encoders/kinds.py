@@ -76,7 +76,7 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
     try:
         config = dict(json.loads(path.read_bytes()))
         config["model_type"] = str(config["model_type"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ParagrainError(
             f"the config.json of {name} does not tell its model_type: fetch the checkpoint again"
         ) from error

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -218,6 +219,8 @@ def first_line(error: Exception) -> str:
     """The gist of another library's error, short enough for a sentence."""
     if isinstance(error, SafetensorError):
         return f"not a whole safetensors file: {error}"
+    if isinstance(error, pickle.UnpicklingError):  # whose own words advise to open it unsafely
+        return "a pickle that is damaged or holds more than weights, and so is not opened"
     lines = str(error).strip().splitlines() or [""]
     text = " ".join(f"{type(error).__name__}: {lines[0]}".split())
     return text if len(text) <= 200 else text[:199] + "…"

@@ -176,7 +176,7 @@ def test_time_is_linear(times: int) -> None:
         "a", " ", "\n", "1", "1. ", "1. a\n", "*", "**a ", "_", "`", '"', "'", " '", "“", "[", '{"',
         "<", "<think>", "</think>", "<|", "- ", "-", "a ", "(", "... ", ". ", "score ", "9 ",
         "9/10 ", "[\n", "e\u0301\u0316", "\ud800", "or ", "\\", "I ", "photo of ", "wrong ",
-        "9,",        "Let me ",
+        "9,", "8\n", "Let me ",
     )  # fmt: skip
     for unit in units:
         body = (unit * times)[:times]

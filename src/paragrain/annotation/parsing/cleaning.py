@@ -29,7 +29,7 @@ _OPENING = re.compile(rf"(?:\s|\ufeff|(?:{_SPECIAL.pattern})(?:assistant\b)?)+",
 _TURN_ENDS = re.compile(
     r"<\|(?:im_end|im_start|eot_id|end|eos|return|start|user|end_of_text|endoftext|end_of_turn"
     r"|start_header_id)\|>|<｜end▁of▁sentence｜>|</s>|<eos>|<(?:start|end)_of_turn>"
-    r"|(?<=\S)\s*\n\s*(?:\#{2,}\s*(?:instruction|input|human|user|question)\b|(?:human|user)\s?:)",
+    r"|(?<=\n)[ \t]*(?:\#{2,}[ \t]*(?:instruction|input|human|user|question)\b|(?:human|user)\s?:)",
     re.IGNORECASE,
 )
 _DECLINES = (

@@ -128,6 +128,7 @@ _TAG = re.compile(r"<(?:(score|rating|grade|faithfulness)|/\w+)>", re.IGNORECASE
 # A number that says nothing but itself, such as "6" in "8. On second thoughts, 6."; the "1." of a
 # list and the minutes of a time are none.
 _BARE = re.compile(rf"(?<!\d:)(?!(?<=\n)\d{{1,2}}[.)]\s){_N}{_ALONE}(?=\s*(?:$|[.!;\n)]))")
+_MOST_NUMBERS = 100  # that may be scores; each is looked at with all the text before it
 _WORDS = "zero one two three four five six seven eight nine ten".split()
 
 
@@ -185,6 +186,8 @@ def _stated(text: str, cut: bool, unsaid: bool) -> int | Failure:
     if word in _WORDS:
         return _WORDS.index(word)
     found = [match for pattern in _STATED for match in pattern.finditer(text)]
+    if len(found) > _MOST_NUMBERS:
+        return Failure("unreadable", "several numbers")
     found = [match for match in found if _counts(match, text)]
     corrections = [m for m in _CORRECTED.finditer(text) if _counts(m, text, corrected=True)]
     if corrections and (found or re.match(r"\s*\d", text)):

@@ -112,7 +112,7 @@ def test_texts_follow_a_picture_to_another_name(tmp_path: Path, write: Write, ot
     one = record(folder, "moved/z")
     assert (one.captions, one.split) == (["mine"], "val")
     assert paid(one) == PAID
-    assert (report.written, report.removed) == (1, 1)
+    assert (report.written, report.removed, report.renamed) == (1, 1, 1)
 
 
 def test_two_pictures_that_change_places_take_their_texts_along(

@@ -323,6 +323,17 @@ def drop_stale(folder: Path, there: There) -> Counter[str]:
     return counts
 
 
+def contents_gone(folder: Path, wanted: Wanted, there: There) -> set[str | None]:
+    """The contents of the records whose ids are not wanted any more."""
+    contents: set[str | None] = set()
+    for number, manifest in finished_shards(folder) if there.gone else ():
+        if number in there.stale:
+            places = wanted.places(entry.id for entry in entries(manifest)).tolist()
+            rows = zip(entries(manifest), places, strict=True)
+            contents |= {entry.content for entry, place in rows if place < 0}
+    return contents - {None}
+
+
 def splits_of_changed(folder: Path, there: There, *, all_of_them: bool) -> dict[str, str]:
     """The splits of the records that do not stay, by id; those in "train" only if asked for.
 

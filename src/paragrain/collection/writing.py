@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from paragrain.collection.kept import KEPT, REPLACED, KeptTexts
+from paragrain.collection.importing import ImportReport, texts_notes
+from paragrain.collection.kept import KeptTexts
 from paragrain.collection.linking import LINKED, Links
 from paragrain.collection.locking import writing_alone
 from paragrain.collection.options import WriteOptions
@@ -24,6 +25,7 @@ from paragrain.collection.splitting import Shares, key_of
 from paragrain.collection.standing import (
     clear_away_remains,
     compare,
+    contents_gone,
     drop_stale,
     known_info,
     refuse_another_data_set,
@@ -70,41 +72,6 @@ class Item:
     trusted: bool = False
     file: Path | None = None
     says_split: bool = True
-
-
-@dataclass
-class ImportReport:
-    """What one import did.
-
-    Attributes:
-        folder: the collection.
-        written: records made and written in this run.
-        kept: records that were there already and unchanged.
-        removed: records taken out since the source no longer has them.
-        skipped: (id, reason) of what could not be taken in, whole or in part; where that is
-            very much, of the first 1,000. All of it is named in `skipped.jsonl`.
-        skipped_total: how much that is.
-        splits: number of records of each split.
-        notes: what else the user should know; nothing went wrong there.
-        carried: text fields that this import says nothing about and that were kept for a record
-            which was made anew, and for how many records.
-        replaced: text fields in whose place this import has others, and in how many records.
-        dropped: text fields that went since that was asked for, and of how many records.
-        waiting: pictures that are gone and whose texts are kept.
-    """
-
-    folder: Path
-    written: int = 0
-    kept: int = 0
-    removed: int = 0
-    skipped: list[Pair] = field(default_factory=list)
-    skipped_total: int = 0
-    splits: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    carried: dict[str, int] = field(default_factory=dict)
-    replaced: dict[str, int] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)
-    waiting: int = 0
 
 
 def write_collection(
@@ -194,6 +161,7 @@ def write_collection(
         report.removed = there.gone
         report.kept = int(np.sum(wanted.first & ~wanted.missing))
         old_splits = splits_of_changed(folder, there, all_of_them=bool(shares))
+        gone = contents_gone(folder, wanted, there)
         drop_stale(folder, there)
         kept = KeptTexts(folder)
         links = None if store == "bytes" else Links(folder)
@@ -214,6 +182,8 @@ def write_collection(
         with progress_bar(f"importing {name}", total, unit="records", show=show) as advance:
             made = _in_order(make, _missing(read, wanted, skipped), advance)
             for rows in _shards(made, report, failed, shard_rows, shard_bytes):
+                report.renamed += len(gone & {row.record.content for row in rows})
+                gone.difference_update(row.record.content for row in rows)
                 there.splits[number] = split_counts(write_shard(folder, number, rows))
                 number += 1
         skipped.extend(failed)
@@ -268,31 +238,6 @@ def _finish(
         )
     result = {"splits": report.splits, "skipped": len(skipped), "notes": report.notes}
     write_json(folder / "collection.json", {**info, "complete": True, **result})
-
-
-def texts_notes(report: ImportReport) -> list[str]:
-    """What became of the texts that were there before, one sentence for each kind of fate."""
-    notes = []
-    if report.carried:
-        notes.append(f"kept, though this import does not bring them: {_listed(report.carried)}")
-    if report.replaced:
-        notes.append(
-            f"replaced by those of this import: {_listed(report.replaced)} "
-            f"(the old ones are in {report.folder / REPLACED})"
-        )
-    if report.dropped:
-        notes.append(f"dropped, as asked for: {_listed(report.dropped)}")
-    if report.waiting:
-        notes.append(
-            f"texts of {counted(report.waiting, 'image')} not here any more, or changed, wait in "
-            f"{report.folder / KEPT} for the same bytes to come back; --drop-texts drops them"
-        )
-    return notes
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    """`captions` of 12 images and the like."""
-    return ", ".join(f"{name} of {counted(count, 'image')}" for name, count in counts.items())
 
 
 # --- Making and writing records ---------------------------------------------------------------

@@ -122,6 +122,7 @@ def tell_report(report: "ImportReport", json: bool) -> None:
             "written": report.written,
             "kept": report.kept,
             "removed": report.removed,
+            "renamed": report.renamed,
             "skipped": [list(item) for item in report.skipped],
             "skipped_total": report.skipped_total,
             "splits": report.splits,
@@ -135,7 +136,8 @@ def tell_report(report: "ImportReport", json: bool) -> None:
         },
         [
             f"{report.folder}: {sum(report.splits.values()):,} records ({splits})",
-            f"{report.written:,} written, {report.kept:,} unchanged, {report.removed:,} removed",
+            f"{report.written:,} written, {report.kept:,} unchanged, {report.removed:,} removed"
+            + f" ({report.renamed:,} of them only renamed)" * bool(report.renamed),
             *(f"note: {note}" for note in report.notes),
         ],
     )

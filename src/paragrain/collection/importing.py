@@ -1,0 +1,71 @@
+"""What one import did, and how people are told of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paragrain.collection.kept import KEPT, REPLACED
+from paragrain.collection.skipped import Pair
+from paragrain.words import counted
+
+
+@dataclass
+class ImportReport:
+    """What one import did.
+
+    Attributes:
+        folder: the collection.
+        written: records made and written in this run.
+        kept: records that were there already and unchanged.
+        removed: records taken out since the source no longer has them.
+        renamed: how many of these are back under another id, with the same picture.
+        skipped: (id, reason) of what could not be taken in, whole or in part; where that is
+            very much, of the first 1,000. All of it is named in `skipped.jsonl`.
+        skipped_total: how much that is.
+        splits: number of records of each split.
+        notes: what else the user should know; nothing went wrong there.
+        carried: text fields that this import says nothing about and that were kept for a record
+            which was made anew, and for how many records.
+        replaced: text fields in whose place this import has others, and in how many records.
+        dropped: text fields that went since that was asked for, and of how many records.
+        waiting: pictures that are gone and whose texts are kept.
+    """
+
+    folder: Path
+    written: int = 0
+    kept: int = 0
+    removed: int = 0
+    renamed: int = 0
+    skipped: list[Pair] = field(default_factory=list)
+    skipped_total: int = 0
+    splits: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    carried: dict[str, int] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    waiting: int = 0
+
+
+def texts_notes(report: ImportReport) -> list[str]:
+    """What became of the texts that were there before, one sentence for each kind of fate."""
+    notes = []
+    if report.carried:
+        notes.append(f"kept, though this import does not bring them: {_listed(report.carried)}")
+    if report.replaced:
+        notes.append(
+            f"replaced by those of this import: {_listed(report.replaced)} "
+            f"(the old ones are in {report.folder / REPLACED})"
+        )
+    if report.dropped:
+        notes.append(f"dropped, as asked for: {_listed(report.dropped)}")
+    if report.waiting:
+        notes.append(
+            f"texts of {counted(report.waiting, 'image')} not here any more, or changed, wait in "
+            f"{report.folder / KEPT} for the same bytes to come back; --drop-texts drops them"
+        )
+    return notes
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """`captions` of 12 images and the like."""
+    return ", ".join(f"{name} of {counted(count, 'image')}" for name, count in counts.items())

@@ -194,3 +194,5 @@ def test_a_dead_server_is_told_while_it_is_waited_for(
     with pytest.raises(ParagrainError, match=r"none of the 1 images .*unanswered \(no connection"):
         run(photos, settings.model_copy(update={"generator": gone}), limit=1)
     assert "waiting for the server: no connection to http://127.0.0.1:9/v1" in caplog.text
+    assert "tried again for at most" in caplog.text
+    assert "(--patience)" in caplog.text

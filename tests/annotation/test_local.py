@@ -358,7 +358,7 @@ def test_what_cannot_be_opened_is_told_in_a_sentence(
         return f"{type(caught.value).__name__}: {caught.value}"
 
     assert "UsageError: there is no folder /none/such" in reason("/none/such")
-    assert "the Hugging Face Hub does not give it" in reason("nobody/no-such-model")
+    assert "while HF_HUB_OFFLINE is set" in reason("nobody/no-such-model")
     (tmp_path / "model.safetensors").touch()
     assert "is a file" in reason(tmp_path / "model.safetensors")
     assert "cannot be opened" in reason(tmp_path)

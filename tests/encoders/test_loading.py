@@ -355,9 +355,10 @@ def test_a_hub_name_is_found_in_the_cache_offline(
 
 
 def test_a_hub_that_cannot_be_reached(hub_cache: Path) -> None:
-    with pytest.raises(ParagrainError, match="the Hugging Face Hub does not give it") as error:
+    with pytest.raises(ParagrainError, match="while HF_HUB_OFFLINE is set: check") as error:
         load_encoder("someone/absent")
     one_sentence(error)
+    assert "…" not in str(error.value)
 
 
 # --- Saving -----------------------------------------------------------------------------------
@@ -516,3 +517,15 @@ def test_a_config_nested_without_end_is_a_sentence(checkpoint: Path) -> None:
     (checkpoint / "config.json").write_text("[" * 200_000 + "]" * 200_000)
     with pytest.raises(ParagrainError, match="does not tell its model_type"):
         load_encoder(checkpoint)
+
+
+@pytest.mark.parametrize("place", ["text_config", "vision_config"])
+def test_more_layers_than_weights_are_refused_before_any_is_made(
+    checkpoint: Path, place: str
+) -> None:
+    config = json.loads((checkpoint / "config.json").read_text())
+    config[place]["num_hidden_layers"] = 10**7  # which would take hours
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ParagrainError, match="10,000,000 layers are asked for") as error:
+        load_encoder(checkpoint)
+    one_sentence(error)

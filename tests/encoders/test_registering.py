@@ -14,6 +14,7 @@ from paragrain.collection import Collection
 from paragrain.encoders import (
     BlipEncoder,
     PairEncoder,
+    check_returns,
     encode_texts,
     load_encoder,
     register_encoder,
@@ -125,6 +126,44 @@ def test_an_encoder_of_this_process(random_blip: Path, tmp_path: Path) -> None:
     again = load_encoder(tmp_path / "out", "cpu")
     assert type(again) is Mirrored
     np.testing.assert_array_equal(vectors(again), vectors(encoder))
+
+
+class Forgetful(Mirrored):
+    """Its settings, which are not saved, show in one place only."""
+
+    sign = 1.0
+    turns = ""
+
+    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        features = super().text_features(input_ids, attention_mask)
+        return -features if self.turns == "long texts" and input_ids.shape[1] > 130 else features
+
+    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+        return super().image_features(pixels.flip(-1) if self.turns == "images" else pixels)
+
+    def write_parts(self, folder: Path) -> None:
+        if self.turns == "a bug":
+            raise KeyError("bug")
+        super().write_parts(folder)
+
+
+@pytest.mark.parametrize("turns", ["images", "long texts", "a bug"])
+def test_what_is_forgotten_is_noticed_wherever_it_shows(turns: str, random_blip: Path) -> None:
+    register_encoder("forgetful")(Forgetful)
+    encoder = load_encoder(f"forgetful:{random_blip}", "cpu")
+    check_returns(encoder)
+    encoder.turns = turns
+    with pytest.raises(UsageError, match="would not open as Forgetful again") as error:
+        check_returns(encoder)
+    assert turns.partition(" ")[2].removesuffix("s") in str(error.value)
+
+
+def test_an_encoder_with_another_method_put_in_is_refused(random_blip: Path) -> None:
+    encoder = load_encoder(random_blip, "cpu")
+    usual = encoder.text_features
+    encoder.text_features = lambda ids, mask: -usual(ids, mask)
+    with pytest.raises(UsageError, match=r"again \(its texts get other vectors\)"):
+        check_returns(encoder)
 
 
 @pytest.mark.parametrize("kind", ["not registered", "forgets a setting", "saves nothing", "opens"])

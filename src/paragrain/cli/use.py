@@ -39,13 +39,16 @@ def use(
     if second is not None and clear:
         raise UsageError("--clear forgets the model: give the collection alone")
     source = Collection.open(first if second is None else second)
-    reads = None
+    budget = most = None
     if second is not None or clear:
         from paragrain.encoders import use as run
 
         encoder = run(source, None if clear else first)
-        reads = encoder and encoder.max_tokens
+        if encoder is not None:
+            budget, most = encoder.budget, encoder.max_tokens
     lines = [f"{source.folder}: {source.model or 'no model is remembered'}"]
-    if reads is not None:
-        lines[0] += f", which reads {reads:,} tokens"
-    tell(json, {"collection": str(source.folder), "model": source.model, "tokens": reads}, lines)
+    if budget is not None and most is not None:
+        lines[0] += f", which reads {budget:,} tokens of a text"
+        lines[0] += f", and up to {most:,} with --tokens" if budget < most else ""
+    told = {"collection": str(source.folder), "model": source.model}
+    tell(json, {**told, "tokens": budget, "max_tokens": most}, lines)

@@ -190,17 +190,19 @@ class Collection:
         Only the row groups that hold them are read: at most some MiB for each.
 
         Raises:
-            UsageError: there is no record with one of the ids.
+            UsageError: there is no record with one of the ids, or they are no ids.
         """
-        asked = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
-        unknown = [id for id in asked if id not in self._places]
+        if isinstance(ids, bytes) or not isinstance(ids, Iterable):
+            raise UsageError(f"a record is asked for by its id, a text, not by {ids!r}")
+        asked = [ids] if isinstance(ids, str) else list(ids)
+        unknown = [id for id in asked if not isinstance(id, str) or id not in self._places]
         if unknown:
             raise UsageError(
                 f"the collection {self.folder} has no record {unknown[0]!r}"
                 + (f" (and {len(unknown) - 1} more that were asked for)" if unknown[1:] else "")
             )
         rows: dict[int, list[int]] = {}
-        for id in asked:
+        for id in dict.fromkeys(asked):
             number, row = self._places[id]
             rows.setdefault(number, []).append(row)
         columns = _columns(None, images=images)
@@ -210,7 +212,7 @@ class Collection:
             for number, places in rows.items()
             for record in _read_group(groups[number].path, groups[number].index, columns, places)
         }
-        return {id: found[id] for id in asked}
+        return {id: found[id] for id in asked}  # each once
 
     def image_bytes(self, record: Record) -> bytes:
         """The encoded image of one of this collection's records, wherever it is kept.
@@ -256,7 +258,7 @@ class Collection:
         return str(self.folder) if split is None else f"the split {split!r} of {self.folder}"
 
     def _check_split(self, split: str | None) -> None:
-        if split is not None and split not in self.splits:
+        if split is not None and split not in list(self.splits):  # also what cannot be hashed
             raise UsageError(
                 f"the collection {self.folder} has no split {split!r}: "
                 f"it has {', '.join(self.splits)}"

@@ -29,6 +29,11 @@ class ImageRef:
     bytes: builtins.bytes | None = None
     path: str | None = None
 
+    def __repr__(self) -> str:
+        """The path, and how many bytes there are: not the bytes, which may be megabytes."""
+        size = None if self.bytes is None else f"<{len(self.bytes):,} bytes>"
+        return f"ImageRef(bytes={size}, path={self.path!r})"
+
 
 @dataclass
 class Record:

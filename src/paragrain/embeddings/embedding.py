@@ -1,7 +1,7 @@
 """The image vectors of a collection: computed once, kept beside it, brought up to date."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from paragrain.embeddings.cache import Cache
 from paragrain.embeddings.linked import is_content_hash, linked_contents, linked_paths
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels
 from paragrain.encoders.loading import load_encoder
+from paragrain.encoders.tokens import check_batch_size
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
@@ -61,7 +62,7 @@ def embed(
     encoder: str | Path | ImageTextEncoder,
     *,
     split: str | None = None,
-    ids: Set[str] | None = None,
+    ids: str | Iterable[str] | None = None,
     batch_size: int = 64,
     show: bool = True,
 ) -> Embeddings:
@@ -77,20 +78,22 @@ def embed(
         collection: where the images come from, or its folder.
         encoder: on whichever device it is; or its name, as for `load_encoder`.
         split: only the records of this split.
-        ids: only the records of these ids; what is cached of others stays there.
+        ids: only the records of these ids, or of one; what is cached of others stays there.
         batch_size: images in one forward pass.
         show: whether to show a progress bar.
 
     Raises:
-        UsageError: there is no such split.
+        UsageError: there is no such split, or the batch size is none.
         ParagrainError: the encoder gives vectors that are not finite, or the disk is full.
     """
     collection, encoder = Collection.open(collection), load_encoder(encoder)
+    check_batch_size(batch_size)
     fingerprint = encoder.vision_fingerprint
     cache = Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
     contents = known_contents(collection, split, show=show)
     if ids is not None:
-        contents = {id: content for id, content in contents.items() if id in ids}
+        wanted = {ids} if isinstance(ids, str) else set(ids)
+        contents = {id: content for id, content in contents.items() if id in wanted}
     missing = [id for id, content in contents.items() if content not in cache.vectors]
     failed: dict[str, str] = {}
     computed = 0

@@ -158,6 +158,13 @@ class ImageTextEncoder(nn.Module, ABC):
         """The same as `text_features`, so that wrappers for several processes see the call."""
         return self.text_features(input_ids, attention_mask)
 
+    def __repr__(self) -> str:
+        """Its name and sizes; `.model` shows the layers."""
+        return (
+            f"<{type(self).__name__} {self.name}: {self.dim}-wide vectors, "
+            f"{self.budget} of up to {self.max_tokens} tokens>"
+        )
+
     def pixels(self, image: Image.Image) -> torch.Tensor:
         """Preprocess one upright RGB image as `Pixels` does: float32 `[3, H, W]`."""
         return self._pixels(image)

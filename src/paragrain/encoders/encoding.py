@@ -12,7 +12,7 @@ from PIL import Image
 
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels, encode_tokens
 from paragrain.encoders.loading import load_encoder
-from paragrain.encoders.tokens import Tokens
+from paragrain.encoders.tokens import Tokens, check_batch_size
 from paragrain.errors import UsageError
 from paragrain.images import decode
 
@@ -76,11 +76,12 @@ def encode_images(
         batch_size: images encoded together.
 
     Raises:
-        UsageError: something is neither a picture nor a file's name.
+        UsageError: something is neither a picture nor a file's name, or the batch size is none.
         BadImage: a file holds no sound image.
         ParagrainError: a vector is not finite.
     """
     encoder = load_encoder(encoder)
+    check_batch_size(batch_size)
     if isinstance(images, Image.Image | str | Path):
         images = [images]
     if not isinstance(images, Iterable):

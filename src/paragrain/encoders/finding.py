@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from huggingface_hub import snapshot_download
+from huggingface_hub import is_offline_mode, snapshot_download
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from paragrain.encoders.saving import set_aside
 from paragrain.encoders.weights import first_line
@@ -61,6 +62,13 @@ def checkpoint_folder(name: str, fetch: Callable[[str], Path]) -> Path:
         raise UsageError(f"there is no folder {name}: name a checkpoint's folder or a Hub name")
     try:
         return fetch(name)
+    except LocalEntryNotFoundError as error:
+        why = "HF_HUB_OFFLINE is set" if is_offline_mode() else "the Hub cannot be reached"
+        raise ParagrainError(
+            f"there is no folder {name}, and no such model in the cache of the Hugging Face Hub "
+            f"on this machine, while {why}: check the name, connect to fetch it, or name a "
+            "local folder"
+        ) from error
     except Exception as error:
         raise ParagrainError(
             f"there is no folder {name}, and the Hugging Face Hub does not give it "

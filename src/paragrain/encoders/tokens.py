@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any, overload
 
 import numpy as np
@@ -56,12 +57,33 @@ def normalise_text(text: str, how: str) -> tuple[str, int]:
     return " ".join(words[:BLIP_WORDS]), max(0, len(words) - BLIP_WORDS)
 
 
+def is_whole(number: Any) -> bool:
+    """Whether it is an integer, of Python or numpy; `True` is none to whoever wrote it.
+
+    >>> [is_whole(number) for number in (5, np.int64(5), 5.0, "5", True)]
+    [True, True, False, False, False]
+    """
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Refuse a number of images that no batch can hold.
+
+    Raises:
+        UsageError: it is no whole number from 1.
+    """
+    if not is_whole(batch_size) or batch_size < 1:
+        raise UsageError(f"a batch size is a whole number from 1, such as 64, not {batch_size!r}")
+
+
 def check_budget(budget: int, limit: int, name: str) -> None:
     """Refuse a token budget that the encoder called `name` cannot serve.
 
     Raises:
-        UsageError: the budget is below `MIN_BUDGET` or above `limit`.
+        UsageError: the budget is no whole number, below `MIN_BUDGET` or above `limit`.
     """
+    if not is_whole(budget):
+        raise UsageError(f"a token budget is a whole number such as 128, not {budget!r}")
     if budget < MIN_BUDGET:
         raise UsageError(
             f"a budget of {budget} tokens leaves no room for text: ask for {MIN_BUDGET} or more"

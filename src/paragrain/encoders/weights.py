@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from transformers import PretrainedConfig
 from transformers.utils import logging
 
 from paragrain.errors import ParagrainError
@@ -104,6 +105,7 @@ def make_model(
         with quiet_transformers():
             if isinstance(config, Path):
                 config = kind.config_class.from_pretrained(config, local_files_only=True)
+            _check_layers(config, len(state))
             model, info = kind.from_pretrained(
                 None,
                 config=config,
@@ -134,6 +136,21 @@ def make_model(
             "use a checkpoint of that class"
         )
     return model
+
+
+def _check_layers(config: Any, tensors: int) -> None:
+    """Refuse a configuration of more layers than there are weights, before any is made.
+
+    Each would be made before it is found missing, and a damaged number may be of any size.
+
+    Raises:
+        ValueError: it has.
+    """
+    parts = (part for part in vars(config).values() if isinstance(part, PretrainedConfig))
+    for part in (config, *parts):
+        layers = getattr(part, "num_hidden_layers", None)
+        if isinstance(layers, int) and layers > tensors:
+            raise ValueError(f"{layers:,} layers are asked for, and {tensors:,} weights are there")
 
 
 def read_state(folder: Path, name: str) -> dict[str, torch.Tensor]:

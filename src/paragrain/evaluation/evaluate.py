@@ -1,6 +1,6 @@
 """Measure an encoder on a collection: recall, and recall as a function of the token budget."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -70,7 +70,7 @@ def evaluate(
 def sweep(
     collection: Collection | str | PathLike[str],
     encoder: ImageTextEncoder | str | PathLike[str],
-    budgets: Sequence[int] | None = None,
+    budgets: int | Iterable[int] | None = None,
     *,
     texts: str | None = None,
     split: str | None = None,
@@ -81,13 +81,15 @@ def sweep(
 ) -> list[Result]:
     """`evaluate` at several token budgets, from one tokenisation; results in the order of budgets.
 
-    At a budget that cuts nothing the result is that of the uncut texts, bit for bit. Without
-    budgets it is the protocol's, as far as the encoder can read so many, or the encoder's own.
+    At a budget that cuts nothing the result is that of the uncut texts, bit for bit. A number is a
+    single budget. Without budgets it is the protocol's, as far as the encoder can read so many, or
+    the encoder's own.
     """
     rules = load_protocol(protocol) if protocol else None
     collection, encoder = Collection.open(collection), load_encoder(encoder)
     if budgets is None:
         budgets = [default_budget(encoder, rules)]
+    budgets = list(budgets) if isinstance(budgets, Iterable) else [budgets]
     if not budgets:
         raise UsageError("no token budget is given: name one or more")
     for budget in budgets:  # before the images are embedded, which may take hours

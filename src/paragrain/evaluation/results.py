@@ -205,6 +205,8 @@ def load_result(
         UsageError: it is no result, or is damaged.
         ParagrainError: the ranks beside it belong to another.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"a result is read from its file, not from {type(path).__name__}")
     path = Path(path)
     entries = result_entries(path)
     files = ranks_files(path, entries)

@@ -16,6 +16,7 @@ from paragrain.collection.reading import inside
 from paragrain.embeddings import Embeddings, embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.encoders.loading import load_encoder
+from paragrain.encoders.tokens import is_whole
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_text
 from paragrain.images import BadImage, content_hash, decode
@@ -224,8 +225,8 @@ def search(
             raise UsageError(f"a query is a text, not {type(text).__name__}")
         if not text.strip():
             raise UsageError("the query is empty: describe what you are looking for")
-    if k < 1:
-        raise UsageError(f"k is the number of images to find, at least 1, not {k}")
+    if not is_whole(k) or k < 1:
+        raise UsageError(f"k is the number of images to find, at least 1, not {k!r}")
     collection, encoder = Collection.open(collection), load_encoder(encoder)
     tokenized = encoder.tokenize(queries, encoder.budget if tokens is None else tokens)
     embeddings = embed(collection, encoder, split=split, show=show)

@@ -214,6 +214,11 @@ def load_recipe(recipe: str | Path | Recipe) -> Recipe:
     """
     if isinstance(recipe, Recipe):
         return recipe
+    if not isinstance(recipe, str | Path):
+        raise UsageError(
+            f"a recipe is a Recipe, its name or its file, not {type(recipe).__name__}: "
+            f"use one of {', '.join(recipe_names())}"
+        )
     name = str(recipe)
     if isinstance(recipe, str) and name.lower() in recipe_names():
         return parse_recipe((_RECIPES / f"{name.lower()}.yaml").read_text("utf-8"), name.lower())

@@ -8,6 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -110,7 +111,7 @@ class ServerBackend:
             retry=retry_if_exception_type(Passing),
             wait=_wait,
             stop=patience,
-            before_sleep=self._note_trouble,
+            before_sleep=partial(self._note_trouble, patience),
             sleep=asyncio.sleep,
             reraise=True,
         )
@@ -124,8 +125,9 @@ class ServerBackend:
         finally:
             self._opening.end(id(call))
 
-    def _note_trouble(self, state: RetryCallState) -> None:
-        self.trouble = str(state.outcome.exception() if state.outcome else "")
+    def _note_trouble(self, patience: "_Patience", state: RetryCallState) -> None:
+        failure = state.outcome.exception() if state.outcome else None
+        self.trouble = f"{failure}; {patience.bound}" if failure else ""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -318,6 +320,11 @@ class _Patience:
         if isinstance(failure, Passing) and failure.spoken and not self._answered():
             self._seconds = min(self._seconds, TRIAL)
         return self._spent + state.upcoming_sleep > self._seconds
+
+    @property
+    def bound(self) -> str:
+        """How long a call that fails is tried again, for the user."""
+        return f"tried again for at most {self._seconds:g} s (--patience)"
 
     def reason(self, failure: Passing) -> str:
         """Why it ended, for the user."""

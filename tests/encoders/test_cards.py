@@ -146,7 +146,7 @@ def test_a_pair_opens_from_its_root(pair: ImageTextEncoder, tmp_path: Path) -> N
         "text", "text/1_Pooling", "text/2_Dense", "text/3_Normalize"
     ]  # fmt: skip
     tokenizer = json.loads((tmp_path / "out/text/tokenizer_config.json").read_text())
-    assert tokenizer["processor_class"] is None  # else the library looks for pictures' settings
+    assert "processor_class" not in tokenizer  # else the library looks for pictures' settings
     for module in modules[:3]:
         assert list((tmp_path / "out" / module["path"]).glob("*config.json"))
     # As it opens the first module; a tokenizer that came with a BLIP would ask for pictures.

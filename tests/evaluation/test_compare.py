@@ -35,7 +35,7 @@ def made(noise: float, seed: int, *, model: str = "m", groups: np.ndarray | None
     numbers = np.arange(IMAGES) if groups is None else groups
     ranks = exact_ranks(images, texts, rows, groups=numbers)
     about = {
-        "collection": {"fingerprint": "f", "split": "test"},
+        "collection": {"fingerprint": "f", "contents": "f", "split": "test"},
         "encoder": {"name": model, "text_fingerprint": f"{noise} {seed}"},
         "protocol": {
             "text_field": "captions",
@@ -205,7 +205,7 @@ def test_results_that_are_no_pair_are_refused() -> None:
         return replace(made(1.2, 0), about=about)
 
     for wrong, message in (
-        (other(collection={"fingerprint": "g"}), r"differ in data fingerprint \(f and g\)"),
+        (other(collection={"contents": "g"}), r"differ in images and texts \(f and g\)"),
         (other(collection={"split": "val"}), r"differ in split \(test and val\)"),
         (other(protocol={"text_field": "paragraph"}), "differ in text field"),
         (other(protocol={"token_budget": 128}), r"differ in token budget \(77 and 128\)"),

@@ -143,7 +143,7 @@ def test_what_was_dropped_does_not_return_with_an_update(
     assert paragrain("import", "folder", pictures, out, "--drop-texts").code == 0
     assert paragrain("update", out).code == 0
     record = Collection.open(out).get(["a.jpg"])["a.jpg"]
-    assert (record.captions, record.group) == ([], None)
+    assert (record.captions, record.group) == ([], "g")  # a group is no text
 
 
 def test_a_collection_that_remembers_nothing_says_so(

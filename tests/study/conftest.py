@@ -137,7 +137,7 @@ def put_result(path: Path, ranks: QueryRanks, budget: int = 40) -> None:
     ranks.save(path.with_suffix(".npz"))
     protocol = {"text_field": "paragraph", "token_budget": budget, "text_normalisation": "none"}
     encoder = {name: str(path) for name in ("name", "vision_fingerprint", "text_fingerprint")}
-    about = {"collection": {"name": "w", "fingerprint": "f", "split": "all"}, "encoder": encoder}
+    about = {"collection": {"name": "w", "contents": "f", "split": "all"}, "encoder": encoder}
     write_json(path, {**about, "protocol": protocol, "ranks": ranks.fingerprint})
 
 

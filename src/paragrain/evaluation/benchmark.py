@@ -129,8 +129,15 @@ class Benchmark:
 
     @property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits over the images, whatever their order: ids and contents."""
-        rows = sorted(zip(self.ids, self.contents, strict=True))
+        """32 hexadecimal digits over what is measured, whatever its order: ids, contents, texts.
+
+        Not over the rest of the records: of two imports of the same data from lists of other names
+        each says another `source`, and results on both are results on one benchmark.
+        """
+        own: list[list[str]] = [[] for _ in self.ids]
+        for text, image in zip(self.texts, self.text_image.tolist(), strict=True):
+            own[image].append(text)
+        rows = sorted(zip(self.ids, self.contents, map(sorted, own), strict=True))
         text = json.dumps(rows, ensure_ascii=True)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -351,8 +351,7 @@ def _benchmark(one: SavedResult) -> dict[str, Any]:
     """What must be equal, by the words that a message uses."""
     about = one.about
     return {
-        "data fingerprint": about["collection"]["fingerprint"],
-        "images": about["collection"].get("contents"),
+        "images and texts": about["collection"]["contents"],
         "split": about["collection"]["split"],
         "text field": about["protocol"]["text_field"],
         "token budget": about["protocol"]["token_budget"],

@@ -30,10 +30,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 def test_a_plugin_is_found_without_an_import(install: Install) -> None:
-    install("herbarium", f"[{GROUP}]\nsheets = herbarium:Sheets\n", "class Sheets: pass\n")
+    install("sheet_cabinet", f"[{GROUP}]\nsheets = sheet_cabinet:Sheets\n", "class Sheets: pass\n")
     plugin = registered(GROUP)["sheets"]
-    assert plugin.origin == "herbarium:Sheets of herbarium 1.0"
-    assert "herbarium" not in sys.modules
+    assert plugin.origin == "sheet_cabinet:Sheets of sheet_cabinet 1.0"
+    assert "sheet_cabinet" not in sys.modules
     assert plugin.load().__name__ == "Sheets"
 
 

@@ -240,13 +240,8 @@ class KeptTexts:
         self._lines, self._used = [], {}
 
 
-def keep(folder: Path, gone: Iterable[tuple[Record, str | None]]) -> Counter[str]:
-    """Add what is written about some records, each with its `pixels_hash`, to what is kept.
-
-    Returns:
-        Text fields, and of how many of the records they hold something.
-    """
-    counts: Counter[str] = Counter()
+def keep(folder: Path, gone: Iterable[tuple[Record, str | None]]) -> None:
+    """Add what is written about some records, each with its `pixels_hash`, to what is kept."""
     path = folder / KEPT
     with path.open("ab+") as file:
         if file.tell():
@@ -256,7 +251,6 @@ def keep(folder: Path, gone: Iterable[tuple[Record, str | None]]) -> Counter[str
         for record, pixels in gone:
             texts = told(record)
             if texts or record.split != "train":
-                counts.update(name for name in TEXT_FIELDS if name in texts)
                 line = {
                     "id": record.id,
                     "content": record.content,
@@ -270,7 +264,6 @@ def keep(folder: Path, gone: Iterable[tuple[Record, str | None]]) -> Counter[str
         empty = not file.tell()
     if empty:
         path.unlink()
-    return counts
 
 
 def _as_line(value: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection as Names
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,9 +151,20 @@ def footer_fingerprint(metadata: pq.FileMetaData) -> str | None:
     return None if kept is None else kept.decode("ascii", "replace")
 
 
-def finished_shards(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number and manifest of every shard whose manifest fits its Parquet file, one at a time."""
-    for place in sorted((folder / MANIFESTS).glob("part-*.json")):
+def finished_shards(
+    folder: Path, numbers: Iterable[int] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and manifest of every shard whose manifest fits its Parquet file, one at a time.
+
+    Args:
+        folder: of the collection.
+        numbers: only those of these shards, whose files alone are then read.
+    """
+    if numbers is None:
+        places = sorted((folder / MANIFESTS).glob("part-*.json"))
+    else:
+        places = [manifest_path(shard_path(folder, number)) for number in numbers]
+    for place in places:
         path = folder / "records" / f"{place.stem}.parquet"
         try:
             fingerprint = footer_fingerprint(pq.read_metadata(path))

@@ -291,20 +291,14 @@ def _set_aside(folder: Path, path: Path) -> str:
     )
 
 
-def drop_stale(folder: Path, there: There) -> Counter[str]:
-    """Take out of the shards what is gone or has changed, and keep what is written about it.
-
-    Returns:
-        Text fields, and of how many of these records they hold something.
-    """
+def drop_stale(folder: Path, there: There) -> None:
+    """Take out of the shards what is gone or has changed, and keep what is written about it."""
     if not there.stale:
-        return Counter()
-    counts = keep(folder, _leaving(folder, there))
+        return
+    keep(folder, _leaving(folder, there))
     dropped: set[str] = set()
-    for number, manifest in finished_shards(folder):
-        if (stays := there.stale.get(number)) is None:
-            continue
-        path = shard_path(folder, number)
+    for number, manifest in finished_shards(folder, sorted(there.stale)):
+        path, stays = shard_path(folder, number), there.stale[number]
         if any(entry.stamp.endswith(LINKED) for entry in entries(manifest)):
             dropped |= linked(path)
         if stays.any():
@@ -320,17 +314,15 @@ def drop_stale(folder: Path, there: There) -> Counter[str]:
             path.unlink()
             del there.splits[number]
     let_go(folder, dropped, (shard_path(folder, number) for number in there.splits))
-    return counts
 
 
 def contents_gone(folder: Path, wanted: Wanted, there: There) -> set[str | None]:
     """The contents of the records whose ids are not wanted any more."""
     contents: set[str | None] = set()
-    for number, manifest in finished_shards(folder) if there.gone else ():
-        if number in there.stale:
-            places = wanted.places(entry.id for entry in entries(manifest)).tolist()
-            rows = zip(entries(manifest), places, strict=True)
-            contents |= {entry.content for entry, place in rows if place < 0}
+    for _, manifest in finished_shards(folder, sorted(there.stale) if there.gone else ()):
+        places = wanted.places(entry.id for entry in entries(manifest)).tolist()
+        rows = zip(entries(manifest), places, strict=True)
+        contents |= {entry.content for entry, place in rows if place < 0}
     return contents - {None}
 
 
@@ -341,8 +333,7 @@ def splits_of_changed(folder: Path, there: There, *, all_of_them: bool) -> dict[
     """
     return {
         entry.id: entry.split
-        for number, manifest in finished_shards(folder)
-        if number in there.stale
+        for number, manifest in finished_shards(folder, sorted(there.stale))
         for entry, stays in zip(entries(manifest), there.stale[number], strict=True)
         if not stays and (all_of_them or entry.split != TRAIN)
     }
@@ -350,13 +341,9 @@ def splits_of_changed(folder: Path, there: There, *, all_of_them: bool) -> dict[
 
 def _leaving(folder: Path, there: There) -> Iterator[tuple[Record, str | None]]:
     """The records that do not stay, without images, each with its `pixels_hash`."""
-    for number, manifest in finished_shards(folder):
-        stays = there.stale.get(number)
-        if stays is None:
-            continue
-        pixels = {
-            e.id: e.pixels for e, stay in zip(entries(manifest), stays, strict=True) if not stay
-        }
+    for number, manifest in finished_shards(folder, sorted(there.stale)):
+        rows = zip(entries(manifest), there.stale[number], strict=True)
+        pixels = {entry.id: entry.pixels for entry, stays in rows if not stays}
         for record in read_shard(shard_path(folder, number), images=False):
             if record.id in pixels:
                 yield record, pixels[record.id]

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -112,3 +114,11 @@ def test_a_damaged_account_is_made_anew(
     embed(linked, encoder, show=False)
     (linked.folder / "embeddings" / "files.json").write_text(content)
     assert embed(linked, encoder, show=False).computed == 0
+
+
+def test_a_collection_of_texts_alone_links_nothing(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    columns = {"id": ["a"], "captions": [["a dog"]]}
+    for name, image in (("none", {}), ("no_path", {"image": [{"bytes": b"x"}]})):
+        pq.write_table(pa.table({**columns, **image}), tmp_path / "records" / f"{name}.parquet")
+    assert room.linked_paths(Collection.open(tmp_path)) == set()

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pyarrow.parquet as pq
 
-from paragrain.collection.reading import inside
+from paragrain.collection.reading import inside, null_images
 from paragrain.images import BadImage, content_hash
 
 Store = Literal["bytes", "paths"]
@@ -77,18 +77,19 @@ class Links:
 
 
 def linked(file: Path) -> set[str]:
-    """The paths of a Parquet file's images that lie as files beside it."""
-    paths: set[str] = set()
+    """The paths of a Parquet file's images whose bytes are not in it."""
+    paths: set[str | None] = set()
     with pq.ParquetFile(file) as parquet:
         for index in range(parquet.num_row_groups):
-            group = parquet.metadata.row_group(index)
-            chunks = [group.column(number) for number in range(group.num_columns)]
-            (stored,) = (chunk for chunk in chunks if chunk.path_in_schema == "image.bytes")
-            if stored.statistics and stored.statistics.null_count == 0:
+            nulls, size = null_images(parquet.metadata, index)
+            if nulls == 0:
                 continue
-            images = parquet.read_row_group(index, columns=["image"])["image"].to_pylist()
-            paths |= {image["path"] for image in images if image["bytes"] is None}
-    return paths - {None}
+            columns = ["image.path"] if nulls == size else ["image"]
+            table = parquet.read_row_group(index, columns=columns)
+            if "image" in table.column_names:  # another tool's file may have none, or no paths
+                images = filter(None, table["image"].to_pylist())
+                paths |= {i.get("path") for i in images if i.get("bytes") is None}
+    return {path for path in paths if path}
 
 
 def paths_of(file: Path) -> list[str | None]:

@@ -284,7 +284,7 @@ class Collection:
         for file, metadata in self._files.items():
             first = 0
             for index in range(metadata.num_row_groups):
-                nulls, size = _null_images(metadata, index)
+                nulls, size = null_images(metadata, index)
                 group = _Group(file, index, len(ids), [], stored=nulls != size)
                 columns = {"id", "split"} if nulls == 0 else {"id", "split", "image.path"}
                 values = _read_columns(file, index, columns)
@@ -337,7 +337,7 @@ def rows_as_taken(file: Path) -> Iterator[tuple[Record, bool]]:
     metadata = pq.read_metadata(file)
     seen: set[str] = set()
     for index in range(metadata.num_row_groups):
-        nulls, _ = _null_images(metadata, index)
+        nulls, _ = null_images(metadata, index)
         for record in _read_group(file, index, _columns(None, False), None):
             path = None if nulls == 0 else record.image.path  # of stored images it is a name only
             sound = _unsound(record.id, path, seen) is None
@@ -374,7 +374,7 @@ def _columns(fields: str | Iterable[str] | None, images: bool) -> set[str]:
     return names | {"image.bytes"} if images else names
 
 
-def _null_images(metadata: pq.FileMetaData, index: int) -> tuple[int | None, int]:
+def null_images(metadata: pq.FileMetaData, index: int) -> tuple[int | None, int]:
     """How many rows of a row group have no image bytes (`None`: not known), and its rows."""
     group = metadata.row_group(index)
     for column in range(group.num_columns):

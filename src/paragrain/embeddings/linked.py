@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from paragrain.collection import Collection
+from paragrain.collection.linking import linked
 from paragrain.collection.reading import inside
 from paragrain.files import read_json, write_text
 from paragrain.images import BadImage, content_hash
@@ -33,31 +32,9 @@ def is_content_hash(text: str | None) -> bool:
     return _CONTENT_HASH.fullmatch(text or "") is not None
 
 
-def linked_paths(collection: Collection) -> frozenset[str]:
+def linked_paths(collection: Collection) -> set[str]:
     """The paths of images whose bytes are not in the Parquet files."""
-    paths: set[str] = set()
-    for file in collection.files():
-        with pq.ParquetFile(file) as parquet:
-            for index in range(parquet.num_row_groups):
-                group = parquet.metadata.row_group(index)
-                chunks = {
-                    group.column(n).path_in_schema: group.column(n)
-                    for n in range(group.num_columns)
-                }
-                stored = chunks.get("image.bytes")
-                nulls = group.num_rows
-                if stored is not None:
-                    nulls = stored.statistics.null_count if stored.is_stats_set else 0
-                if not nulls:
-                    continue
-                columns = ["image"] if nulls < group.num_rows else ["image.path"]
-                column = parquet.read_row_group(index, columns=columns).column("image")
-                paths |= {
-                    image["path"]
-                    for image in column.to_pylist()
-                    if image and image.get("bytes") is None and image.get("path")
-                }
-    return frozenset(paths)
+    return set().union(*map(linked, collection.files()))
 
 
 def linked_contents(

@@ -55,7 +55,7 @@ def _run() -> tuple[int, str]:
 
 
 def _line(error: str) -> str:
-    from paragrain.cli.common import printable
+    from paragrain.words import printable
 
     return f"paragrain: {printable(error)}"
 

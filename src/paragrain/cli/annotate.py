@@ -13,11 +13,11 @@ from paragrain.cli.common import (
     DeviceOption,
     JsonOption,
     SplitOption,
-    duration,
     end,
     tell,
 )
 from paragrain.errors import UsageError
+from paragrain.words import duration
 
 if TYPE_CHECKING:
     from paragrain.annotation import AnnotationReport, AnnotationSettings, Plan

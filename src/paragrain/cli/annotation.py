@@ -10,11 +10,11 @@ from paragrain.cli.common import (
     CollectionArgument,
     JsonOption,
     SplitOption,
-    duration,
     end,
     tell,
 )
 from paragrain.errors import UsageError
+from paragrain.words import duration
 
 if TYPE_CHECKING:
     from paragrain.annotation import Table

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from paragrain.errors import EXIT_SOME_FAILED
-from paragrain.words import duration as duration
-from paragrain.words import printable as printable
+from paragrain.words import printable
 
 SHOWN_FAILURES = 10
 

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paragrain.cli.common import JsonOption, printable, tell
+from paragrain.cli.common import JsonOption, tell
 from paragrain.errors import UsageError
+from paragrain.words import printable
 
 if TYPE_CHECKING:
     from paragrain.evaluation import Comparison

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from paragrain.cli.common import printable
+from paragrain.words import printable
 
 if TYPE_CHECKING:
     from paragrain.evaluation import Result

@@ -10,10 +10,10 @@ from paragrain.cli.common import (
     DeviceOption,
     JsonOption,
     ModelOption,
-    duration,
     end,
     tell,
 )
+from paragrain.words import duration
 
 if TYPE_CHECKING:
     from paragrain.study.estimate import Forecast

@@ -1,8 +1,7 @@
 """A data set on disk: `Record` is its row, `Collection` reads it, `write_collection` writes it."""
 
-from paragrain.collection.importing import ImportReport
+from paragrain.collection.importing import ImportReport, WriteOptions
 from paragrain.collection.linking import Store
-from paragrain.collection.options import WriteOptions
 from paragrain.collection.reading import Collection
 from paragrain.collection.record import SCHEMA, TEXT_FIELDS, ImageRef, Record
 from paragrain.collection.skipped import Skipped

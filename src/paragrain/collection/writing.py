@@ -11,11 +11,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from paragrain.collection.importing import ImportReport, texts_notes
+from paragrain.collection.importing import ImportReport, WriteOptions, texts_notes
 from paragrain.collection.kept import KeptTexts
 from paragrain.collection.linking import LINKED, Links
 from paragrain.collection.locking import writing_alone
-from paragrain.collection.options import WriteOptions
 from paragrain.collection.reading import inside
 from paragrain.collection.record import ImageRef, Record, digest
 from paragrain.collection.settling import settle_splits, settle_texts

@@ -22,7 +22,6 @@ import numpy as np
 from paragrain.errors import UsageError
 from paragrain.evaluation.results import Result, SavedResult, check_out, load_result
 from paragrain.evaluation.stored import DIRECTIONS, KS
-from paragrain.evaluation.table import data_frame, write_csv
 from paragrain.evaluation.told import trained_on_lines
 from paragrain.files import write_json
 from paragrain.retrieval.bootstrap import (
@@ -34,6 +33,7 @@ from paragrain.retrieval.bootstrap import (
     resample,
     two_sided,
 )
+from paragrain.tables import data_frame, write_csv
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from paragrain.encoders.base import ImageTextEncoder, Tokens
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation.benchmark import Benchmark
 from paragrain.evaluation.stored import QueryRanks
-from paragrain.evaluation.table import data_frame, rows_of, write_csv
-from paragrain.evaluation.told import trained_on_lines
+from paragrain.evaluation.told import rows_of, trained_on_lines
 from paragrain.files import read_json, write_json
 from paragrain.retrieval import RetrievalScores
+from paragrain.tables import data_frame, write_csv
 
 
 @dataclass(frozen=True, repr=False)

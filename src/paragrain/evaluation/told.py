@@ -1,7 +1,51 @@
-"""What a result says in words of the images that its model has learned from."""
+"""A result as people and other tools are told of it: rows of a table, and notes above it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from paragrain.evaluation.stored import DIRECTIONS, JUDGEMENTS
+
+
+def rows_of(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each result, direction, judgement and K.
+
+    Args:
+        results: as `Result.as_dict` makes them, or as they lie in a result file.
+
+    Returns:
+        rows of `model`, `collection`, `split`, `texts`, `tokens`, `cut`, `images`, `trained_on`
+        (how many of the images the model has learned from; None if that is not known), `direction`,
+        `judgement`, `k`, `recall`, `low` and `high` (the 95 % interval; all three in percent).
+    """
+    rows = []
+    for result in results:
+        protocol, known = result["protocol"], result.get("trained_on")
+        what = {
+            "model": result["encoder"]["name"],
+            "collection": result["collection"]["name"],
+            "split": result["collection"]["split"],
+            "texts": protocol["text_field"],
+            "tokens": protocol["token_budget"],
+            "cut": protocol["text_cut"],
+            "images": result["scores"]["counts"]["images"],
+            "trained_on": known and sum(split["trained"] for split in known["splits"].values()),
+        }
+        for direction in DIRECTIONS:
+            for judgement in JUDGEMENTS:
+                bounds = result["intervals"][judgement][direction]
+                for name, (low, high) in bounds.items():
+                    rows.append(
+                        {
+                            **what,
+                            "direction": direction,
+                            "judgement": judgement,
+                            "k": int(name.removeprefix("R@")),
+                            "recall": result["scores"][judgement][direction][name],
+                            "low": low,
+                            "high": high,
+                        }
+                    )
+    return rows
 
 
 def trained_on_lines(about: Mapping[str, Any]) -> list[str]:

@@ -17,10 +17,11 @@ from paragrain.embeddings import Embeddings, embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.tokens import is_whole
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 from paragrain.files import write_text
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.retrieval import top_k
+from paragrain.tables import data_frame
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,7 @@ class SearchResult(Sequence[Hit]):
         Raises:
             ParagrainError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise ParagrainError("a table needs pandas: pip install pandas") from None
-        return pandas.DataFrame(self._rows(), columns=list(_COLUMNS))
+        return data_frame(self._rows(), _COLUMNS)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as .json (all of it) or .csv (one row a hit), whole or not at all.

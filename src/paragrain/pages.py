@@ -38,7 +38,7 @@ nav ol ol { display: block; margin: 0 0 .3rem; padding-left: .9rem; font-size: .
 nav a { display: block; padding: .2rem 0; text-decoration: none; overflow-wrap: anywhere; }
 nav ol ol a { color: var(--dim); } nav a:hover { text-decoration: underline; }
 .up { position: fixed; right: .6rem; bottom: .6rem; padding: .3rem .7rem; border-radius: .3rem;
-  background: var(--soft); border: 1px solid var(--line); text-decoration: none; }
+  background: var(--soft); border: 1px solid var(--line); text-decoration: none; z-index: 2; }
 @media (min-width: 70rem) {
   body.contents { max-width: 84rem; display: grid; grid-template-columns: 15rem minmax(0, 1fr);
     gap: 2.5rem; }
@@ -66,7 +66,8 @@ p.dim, figcaption { color: var(--dim); font-size: .9rem; margin: .4rem 0; }
 .sample { display: grid; grid-template-columns: minmax(8rem, 16rem) 1fr; gap: 1rem;
   margin: 1.5rem 0; } .sample > img { width: 100%; border-radius: .3rem; }
 .sample ul { margin: .3rem 0; padding-left: 1.2rem; } .sample b { font-size: .9rem; }
-@media (max-width: 40rem) { .sample { grid-template-columns: 1fr; } }
+@media (max-width: 40rem) { .sample { grid-template-columns: 1fr; }
+  table.words tbody th, table.words thead th { position: static !important; } }
 table { border-collapse: collapse; min-width: 100%; font-size: .95rem; }
 th, td { padding: .35rem .55rem; border-bottom: 1px solid var(--line); text-align: right;
   font-variant-numeric: tabular-nums; vertical-align: bottom; }

@@ -14,10 +14,9 @@ from paragrain.annotation.finished import recall, remember
 from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import Outcome, annotate_image
 from paragrain.annotation.remembering import Guides, Replay, replay
-from paragrain.annotation.report import AnnotationReport, ImageLog, read_failed
+from paragrain.annotation.report import AnnotationReport, ImageLog, Unread, read_failed
 from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import AnnotationSettings
-from paragrain.annotation.unread import Unread
 from paragrain.collection import Collection, Record, update_records
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage

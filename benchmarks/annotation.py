@@ -117,9 +117,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         if args.images:
-            import_folder(args.images, place / "source", show=False)
+            import_folder(args.images, place / "source", progress=False)
         else:
-            import_scenes(place / "source", size=args.count, pixels=384, show=False)
+            import_scenes(place / "source", size=args.count, pixels=384, progress=False)
         stub = load_stub().start()
         try:
             overhead(stub, place, args, console)
@@ -141,7 +141,7 @@ def overhead(stub: Any, place: Path, args: argparse.Namespace, console: Console)
     for _ in range(args.rounds):
         work = fresh(place / "source", place / "work")
         started = time.perf_counter()
-        report = annotate(work, settings, limit=args.count, show=False)
+        report = annotate(work, settings, limit=args.count, progress=False)
         times["ours"].append(time.perf_counter() - started)
         assert not report.problems, report.problems[:3]
         assert report.calls == CALLS * report.images
@@ -172,7 +172,7 @@ def busy(stub: Any, place: Path, args: argparse.Namespace, console: Console) -> 
     for in_flight in (8, 16, 32):
         work = fresh(place / "source", place / "work")
         stub.script(rules=GOOD_SCORE, latency=args.latency)
-        annotate(work, settings_for(stub, in_flight), limit=args.count, show=False)
+        annotate(work, settings_for(stub, in_flight), limit=args.count, progress=False)
         counts = stub.counters()
         share = counts["busy_seconds"] / (in_flight * counts["seconds"])
         cells = (in_flight, counts["requests"], f"{counts['seconds']:.1f}", f"{100 * share:.1f} %")

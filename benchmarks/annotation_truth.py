@@ -47,10 +47,10 @@ PROFILES = {
 
 def annotated(folder: Path, errors: SceneErrors, scenes: int, seed: int) -> list[Record]:
     """The training scenes of a world, annotated with these errors."""
-    import_scenes(folder, size=scenes, seed=seed, show=False)
+    import_scenes(folder, size=scenes, seed=seed, progress=False)
     model = BackendSettings(backend="scenes", model="scenes", errors=errors)
     settings = AnnotationSettings(generator=model, judge=model, replace=True, seed=seed)
-    report = annotate(Collection.open(folder), settings, split="train", show=False)
+    report = annotate(Collection.open(folder), settings, split="train", progress=False)
     print(f"  {report.calls:,} calls, {len(report.failed):,} of {report.images:,} images failed")
     return list(Collection.open(folder).records("train"))
 

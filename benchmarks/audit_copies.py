@@ -87,7 +87,7 @@ def planted(
                 ("test", [_png(photo) for photo in photos]),
             )
         ]
-        found = {(pair.train, pair.evaluation) for pair in audit(*sides, show=False).findings}
+        found = {(pair.train, pair.evaluation) for pair in audit(*sides, progress=False).findings}
     right = {(f"train {n}", f"test {n}") for n in range(len(photos))}
     return len(found & right), len(found - right)
 
@@ -95,7 +95,7 @@ def planted(
 def _collect(folder: Path, pictures: list[bytes]) -> Collection:
     records = [Record(f"{folder.name} {n}", ImageRef(data)) for n, data in enumerate(pictures)]
     items = [Item(r.id, r.id, lambda r=r: r, trusted=True) for r in records]
-    write_collection(folder, items, name=folder.name, source="benchmark", show=False)
+    write_collection(folder, items, name=folder.name, source="benchmark", progress=False)
     return Collection.open(folder)
 
 

@@ -75,7 +75,7 @@ def main() -> None:
 
     first = product(options.share)
     started = time.perf_counter()
-    ranks = exact_ranks(images, texts, owners, resume=options.resume, show=True)
+    ranks = exact_ranks(images, texts, owners, resume=options.resume, progress=True)
     ours = time.perf_counter() - started
     peak = peak_mb()
     bare = (first + product(options.share)) / 2

@@ -97,19 +97,19 @@ def collections(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[st
     encoder = load_encoder("blip0", "cpu")
 
     def embedded(folder: Path, texts: str, split: str | None, one_to_one: bool = False) -> Case:
-        own = Benchmark.load(Collection.open(folder), encoder, texts, split=split, show=False,
+        own = Benchmark.load(Collection.open(folder), encoder, texts, split=split, progress=False,
                              one_to_one=one_to_one)  # fmt: skip
         vectors = encode_tokens(encoder, own.tokenize(encoder, 128))
         return own.images, vectors, own.text_image
 
-    import_scenes(scratch / "scenes", size=options.scenes, seed=0, show=False)
+    import_scenes(scratch / "scenes", size=options.scenes, seed=0, progress=False)
     captions = embedded(scratch / "scenes", "captions", "test")
     paragraphs = embedded(scratch / "scenes", "paragraph", "test")
     yield "scenes, captions", captions
     yield "scenes, paragraphs", paragraphs
     if options.photos:
         import_coco(options.photos / "images", options.photos / "captions.json",
-                    scratch / "photos", show=False)  # fmt: skip
+                    scratch / "photos", progress=False)  # fmt: skip
         yield "photographs, captions", embedded(scratch / "photos", "captions", None)
         first = embedded(scratch / "photos", "captions", None, one_to_one=True)
         yield "photographs, first caption", first

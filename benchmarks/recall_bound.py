@@ -65,7 +65,7 @@ def vectors(options: argparse.Namespace) -> "tuple[np.ndarray, np.ndarray, np.nd
     collection = pg.Collection.open(options.collection)
     benchmark = Benchmark.load(collection, encoder, options.field, split="train")
     tokens = benchmark.tokenize(encoder, min(128, encoder.max_tokens))
-    found = (benchmark.images, encode_tokens(encoder, tokens, show=True), benchmark.text_image)
+    found = (benchmark.images, encode_tokens(encoder, tokens, progress=True), benchmark.text_image)
     for file, array in zip(files, found, strict=bool(files)):
         file.parent.mkdir(parents=True, exist_ok=True)
         np.save(file, array)

@@ -97,7 +97,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> "Collection":
     from paragrain.sources.scenes import import_scenes
 
     folder = tmp_path_factory.mktemp("worlds") / "world"
-    import_scenes(folder, size=30, seed=1, show=False)
+    import_scenes(folder, size=30, seed=1, progress=False)
     return Collection.open(folder)
 
 

@@ -93,7 +93,7 @@ def test_five_images_over_two_processes_are_counted_once_each(
     def work() -> None:
         torch.set_num_threads(1)  # what OpenMP had begun did not come along
         begin.wait(60)
-        options: dict[str, Any] = {"split": "train", "texts": "description", "show": False}
+        options: dict[str, Any] = {"split": "train", "texts": "description", "progress": False}
         results.put(evaluate(Collection.open(out), encoder, **options).scores.as_dict())
 
     workers = [context.Process(target=work) for _ in range(2)]
@@ -102,10 +102,12 @@ def test_five_images_over_two_processes_are_counted_once_each(
     both = [results.get() for _ in workers]
     for worker in workers:
         worker.join()
-    once = evaluate(Collection.open(alone), encoder, split="train", texts="description", show=False)
+    once = evaluate(
+        Collection.open(alone), encoder, split="train", texts="description", progress=False
+    )
     assert both == [once.scores.as_dict()] * 2
     assert (both[0]["counts"]["images"], both[0]["counts"]["texts"]) == (5, 5)
-    done = embed(Collection.open(out), encoder, show=False)
+    done = embed(Collection.open(out), encoder, progress=False)
     assert (done.computed, done.reused, done.ids) == (0, 5, IDS)
     assert len(np.load(done.cache / "vectors.npy")) == 5
 

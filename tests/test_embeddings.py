@@ -61,7 +61,7 @@ def collect(folder: Path, rows: Rows) -> Collection:
         record = Record(id, ImageRef(bytes=data), split)
         return Item(id, f"{content_hash(data)} {split}", lambda: record)
 
-    write_collection(folder, [item(*row) for row in rows], name="n", source="s", show=False)
+    write_collection(folder, [item(*row) for row in rows], name="n", source="s", progress=False)
     return Collection.open(folder)
 
 
@@ -380,7 +380,7 @@ def start(collection: Path, encoder: ImageTextEncoder, pause: float) -> BaseProc
     def run() -> None:
         torch.set_num_threads(1)  # what OpenMP had begun did not come along
         encoder.image_features = slow  # type: ignore[method-assign]
-        embed(Collection.open(collection), encoder, batch_size=2, show=False)
+        embed(Collection.open(collection), encoder, batch_size=2, progress=False)
 
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()
@@ -462,7 +462,7 @@ def test_the_shared_photographs(encoder: ImageTextEncoder, tmp_path: Path, share
         )
         for path in paths
     ]
-    write_collection(tmp_path, items, name="photos", source="COCO", show=False)
+    write_collection(tmp_path, items, name="photos", source="COCO", progress=False)
     made = embed(Collection.open(tmp_path), encoder)
     direct = encode_images(encoder, [decode(path) for path in paths])
     assert made.ids == [path.name for path in paths]

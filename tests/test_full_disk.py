@@ -60,7 +60,7 @@ def test_a_training_that_runs_out_of_room_goes_on(
 def test_a_result_that_does_not_fit_leaves_the_old_one(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
-    result = evaluate(world, encoder, texts="captions", tokens=20, show=False)
+    result = evaluate(world, encoder, texts="captions", tokens=20, progress=False)
     for name in ("r.json", "r.csv"):
         result.save(tmp_path / name)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -101,7 +101,7 @@ def write_world() -> Callable[[Path], Path]:
     from paragrain.sources.scenes import import_scenes
 
     def make(folder: Path) -> Path:
-        import_scenes(folder, size=12, seed=4, show=False)
+        import_scenes(folder, size=12, seed=4, progress=False)
         return folder
 
     return make

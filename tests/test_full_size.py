@@ -20,10 +20,10 @@ def test_full_size_blip_embeds_trains_and_reloads(shared: Path, tmp_path: Path) 
     photos = four_photographs(shared, tmp_path)
     encoder = load_encoder(blip, "cpu")
     assert (encoder.dim, encoder.max_tokens) == (256, 512)
-    assert embed(photos, encoder, show=False).vectors.shape == (4, 256)
+    assert embed(photos, encoder, progress=False).vectors.shape == (4, 256)
 
     run = train(photos, encoder, recipe="c5", out=tmp_path / "run", max_steps=1, warmup_steps=0,
-                learning_rate=1e-4, show=False)  # fmt: skip
+                learning_rate=1e-4, progress=False)  # fmt: skip
     before = BlipForImageTextRetrieval.from_pretrained(blip).state_dict()
     after = BlipForImageTextRetrieval.from_pretrained(run.folder / "checkpoint").state_dict()
     assert before.keys() == after.keys()
@@ -35,7 +35,7 @@ def test_full_size_blip_embeds_trains_and_reloads(shared: Path, tmp_path: Path) 
     assert "text_proj.weight" in changed
     assert "text_encoder.encoder.layer.11.attention.self.query.weight" in changed
     assert not any("crossattention" in name or "itm_head" in name for name in changed)
-    result = evaluate(photos, run.encoder, texts="paragraph", tokens=128, show=False)
+    result = evaluate(photos, run.encoder, texts="paragraph", tokens=128, progress=False)
     assert result.scores.texts == 4
 
 
@@ -46,5 +46,5 @@ def four_photographs(shared: Path, folder: Path) -> Collection:
     for path in sorted((photos / "images").iterdir())[:4]:
         (few / path.name).write_bytes(path.read_bytes())
     import_coco(few, photos / "captions.json", folder / "photos",
-                texts=photos / "paragraphs.jsonl", show=False)  # fmt: skip
+                texts=photos / "paragraphs.jsonl", progress=False)  # fmt: skip
     return Collection.open(folder / "photos")

@@ -38,7 +38,7 @@ def collect(folder: Path, images: dict[str, int]) -> Collection:
         return Item(id, content_hash(data), lambda: Record(id, ImageRef(bytes=data), split))
 
     items = [item(*pair) for pair in images.items()]
-    write_collection(folder, items, name="n", source="s", show=False)
+    write_collection(folder, items, name="n", source="s", progress=False)
     return Collection.open(folder)
 
 
@@ -53,7 +53,7 @@ def give(tmp_path: Path, collection: Collection) -> Callable[..., given.GivenRep
         np.save(tmp_path / "dino.npy", np.asarray(vectors))
         (tmp_path / "ids.json").write_text(json.dumps(ids))
         files = tmp_path / "dino.npy", tmp_path / "ids.json"
-        return store_vectors(collection, *files, show=False, **options)
+        return store_vectors(collection, *files, progress=False, **options)
 
     return run
 
@@ -131,7 +131,7 @@ def test_records_of_one_image_share_a_vector(tmp_path: Path) -> None:
     vectors[1] = vectors[0]
     np.save(tmp_path / "v.npy", vectors)
     (tmp_path / "ids.txt").write_text("a\nb\nc\nd\n")
-    report = store_vectors(twins, tmp_path / "v.npy", tmp_path / "ids.txt", show=False)
+    report = store_vectors(twins, tmp_path / "v.npy", tmp_path / "ids.txt", progress=False)
     assert report.failed == [
         ("d", "its image is that of c, whose vector differs and is used for both")
     ]
@@ -230,9 +230,9 @@ def test_nothing_is_unpickled(collection: Collection, tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", random(1))
     for name in ("trap.npy", "bare.npy"):
         with pytest.raises(UsageError, match=r"vectors in .* cannot be read"):
-            store_vectors(collection, tmp_path / name, tmp_path / "ids.txt", show=False)
+            store_vectors(collection, tmp_path / name, tmp_path / "ids.txt", progress=False)
         with pytest.raises(UsageError, match=r"ids in .* cannot be read"):
-            store_vectors(collection, tmp_path / "v.npy", tmp_path / name, show=False)
+            store_vectors(collection, tmp_path / "v.npy", tmp_path / name, progress=False)
     assert not (tmp_path / "mark").exists()
 
 
@@ -258,7 +258,7 @@ def test_ids_that_cannot_be_used(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError, match=reason) as error:
-        store_vectors(collection, tmp_path / "v.npy", tmp_path / name, show=False)
+        store_vectors(collection, tmp_path / "v.npy", tmp_path / name, progress=False)
     assert "\n" not in str(error.value)
 
 
@@ -317,7 +317,7 @@ def test_a_collection_that_tells_no_hashes(collection: Collection, tmp_path: Pat
     np.save(tmp_path / "v.npy", random(2))
     (tmp_path / "ids.txt").write_text("a\nb")
     files = tmp_path / "v.npy", tmp_path / "ids.txt"
-    report = store_vectors(Collection.open(folder), *files, show=False)
+    report = store_vectors(Collection.open(folder), *files, progress=False)
     assert (report.stored, report.refused, report.without) == (1, 1, 0)
     assert report.failed[0][0] == "b"
 
@@ -326,6 +326,6 @@ def test_ids_that_are_written_otherwise_are_found(tmp_path: Path) -> None:
     photos = collect(tmp_path / "photos", {"000000000003": 1, "b/a.jpg": 2, "07": 3, "7": 4})
     np.save(tmp_path / "v.npy", random(4))
     (tmp_path / "ids.json").write_text('["3.0", "a.jpg", "07", "007"]')
-    report = store_vectors(photos, tmp_path / "v.npy", tmp_path / "ids.json", show=False)
+    report = store_vectors(photos, tmp_path / "v.npy", tmp_path / "ids.json", progress=False)
     assert (report.stored, report.absent) == (3, 1)  # "007" could be either of two
     assert ("007", f"not in {photos.folder}") in report.failed

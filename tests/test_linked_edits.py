@@ -37,7 +37,7 @@ def linked(tmp_path: Path, paragrain: Callable) -> Collection:
 
 
 def vector(collection: Collection, encoder: ImageTextEncoder, place: int) -> np.ndarray:
-    found = embed(Collection.open(collection.folder), encoder, show=False)
+    found = embed(Collection.open(collection.folder), encoder, progress=False)
     assert len(found.ids) == 4
     return found.vectors[place]
 
@@ -96,24 +96,24 @@ def test_an_edit_between_import_and_the_first_embed_is_seen(
 def test_what_did_not_change_is_not_read_again(
     linked: Collection, encoder: ImageTextEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embed(linked, encoder, show=False)
+    embed(linked, encoder, progress=False)
 
     def read(*_: object) -> None:
         raise AssertionError("nothing has changed")
 
     monkeypatch.setattr(room, "content_hash", read)
-    assert embed(linked, encoder, show=False).computed == 0
+    assert embed(linked, encoder, progress=False).computed == 0
     file_of(linked, 3).unlink()  # a file that is gone is not another picture
-    assert len(embed(linked, encoder, show=False).ids) == 4
+    assert len(embed(linked, encoder, progress=False).ids) == 4
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": 5}', '{"images/1.bmp": []}'])
 def test_a_damaged_account_is_made_anew(
     linked: Collection, encoder: ImageTextEncoder, content: str
 ) -> None:
-    embed(linked, encoder, show=False)
+    embed(linked, encoder, progress=False)
     (linked.folder / "embeddings" / "files.json").write_text(content)
-    assert embed(linked, encoder, show=False).computed == 0
+    assert embed(linked, encoder, progress=False).computed == 0
 
 
 def test_a_collection_of_texts_alone_links_nothing(tmp_path: Path) -> None:

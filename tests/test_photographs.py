@@ -9,21 +9,21 @@ def test_import_embed_train_evaluate_search(shared: Path, tmp_path: Path) -> Non
     photos = shared / "photos"
     report = import_coco(
         photos / "images", photos / "captions.json", tmp_path / "photos",
-        texts=photos / "paragraphs.jsonl", show=False,
+        texts=photos / "paragraphs.jsonl", progress=False,
     )  # fmt: skip
     assert (report.written, report.skipped) == (50, [])
     collection = Collection.open(tmp_path / "photos")
     blip0 = load_encoder("blip0", "cpu")
-    assert len(embed(collection, blip0, show=False).ids) == 50
-    before = evaluate(collection, blip0, texts="paragraph", show=False)
+    assert len(embed(collection, blip0, progress=False).ids) == 50
+    before = evaluate(collection, blip0, texts="paragraph", progress=False)
     for recipe in ("c5", "c7"):
         run = train(
             collection, blip0, recipe=recipe, out=tmp_path / recipe, max_steps=3, epochs=3,
-            batch_size=25, learning_rate=1e-3, warmup_steps=0, show=False,
+            batch_size=25, learning_rate=1e-3, warmup_steps=0, progress=False,
         )  # fmt: skip
-        after = evaluate(collection, run.encoder, texts="paragraph", show=False)
+        after = evaluate(collection, run.encoder, texts="paragraph", progress=False)
         assert after.scores.images == before.scores.images == 50
         assert after.scores != before.scores
-        hits = search(collection, run.encoder, "Two buses on a wet street.", show=False)
+        hits = search(collection, run.encoder, "Two buses on a wet street.", progress=False)
         assert len({hit.id for hit in hits}) == 5
         assert all((photos / "images" / (hit.path or "")).is_file() for hit in hits)

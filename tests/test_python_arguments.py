@@ -10,7 +10,7 @@ from PIL import Image
 import paragrain as pg
 from paragrain.encoders import encode_images
 
-CAPTIONS = {"texts": "captions", "show": False}
+CAPTIONS = {"texts": "captions", "progress": False}
 
 
 @pytest.mark.parametrize("budget", [12.5, "12", True, float("nan"), b"12", [12]])
@@ -19,7 +19,7 @@ def test_a_token_budget_is_a_whole_number(
 ) -> None:
     for call in (
         lambda: pg.encode_texts(encoder, "a red star", tokens=budget),
-        lambda: pg.search(world, encoder, "a red star", tokens=budget, show=False),
+        lambda: pg.search(world, encoder, "a red star", tokens=budget, progress=False),
         lambda: pg.evaluate(world, encoder, tokens=budget, **CAPTIONS),
         lambda: setattr(encoder, "budget", budget),
     ):
@@ -30,7 +30,7 @@ def test_whole_numbers_of_numpy_are_whole(
     world: pg.Collection, encoder: pg.ImageTextEncoder
 ) -> None:
     assert pg.encode_texts(encoder, "a red star", tokens=np.int64(12)).tokens.budget == 12
-    assert len(pg.search(world, encoder, "a star", k=np.int32(3), show=False)) == 3
+    assert len(pg.search(world, encoder, "a star", k=np.int32(3), progress=False)) == 3
 
 
 @pytest.mark.parametrize("number", [2.5, "5", True, None, 0, -1])
@@ -38,13 +38,13 @@ def test_counts_are_whole_numbers(
     number: object, world: pg.Collection, encoder: pg.ImageTextEncoder
 ) -> None:
     refused(
-        lambda: pg.search(world, encoder, "a star", k=number, show=False),
+        lambda: pg.search(world, encoder, "a star", k=number, progress=False),
         "k is the number of images to find",
     )
     pictures = [Image.new("RGB", (8, 8))] * 2
     for call in (
         lambda: encode_images(encoder, pictures, batch_size=number),
-        lambda: pg.embed(world, encoder, batch_size=number, show=False),
+        lambda: pg.embed(world, encoder, batch_size=number, progress=False),
     ):
         refused(call, "a batch size is a whole number from 1")
 
@@ -66,7 +66,7 @@ def test_what_is_no_id(ids: object, world: pg.Collection) -> None:
 def test_one_id_is_one_record(world: pg.Collection, encoder: pg.ImageTextEncoder) -> None:
     id = world.ids()[0]
     assert list(world.get((id, id))) == [id]
-    assert pg.embed(world, encoder, ids=id, show=False).ids == [id]
+    assert pg.embed(world, encoder, ids=id, progress=False).ids == [id]
 
 
 def test_a_split_that_is_a_list(world: pg.Collection, encoder: pg.ImageTextEncoder) -> None:

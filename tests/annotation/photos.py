@@ -23,7 +23,7 @@ def make_photos(folder: Path, count: int) -> Path:
         pixels = np.random.default_rng(number).integers(0, 255, (40, 48, 3), np.uint8)
         Image.fromarray(pixels).save(images / f"{number:02d}.png")
         (images / f"{number:02d}.txt").write_text(f"picture of noise number {number}")
-    import_folder(images, folder / "photos", show=False)
+    import_folder(images, folder / "photos", progress=False)
     return folder / "photos"
 
 
@@ -46,7 +46,7 @@ def make_world(folder: Path, *, files: int, rows: int) -> Path:
     """A collection of `files` Parquet files with `rows` pictures each."""
     place = folder / "world"
     items = world_items(files * rows)
-    write_collection(place, items, name="w", source="w", shard_rows=rows, show=False)
+    write_collection(place, items, name="w", source="w", shard_rows=rows, progress=False)
     assert len(Collection.open(place).files()) == files
     return place
 
@@ -60,7 +60,7 @@ def settings_for(stub: Any, **changes: Any) -> AnnotationSettings:
 
 def run(folder: Path, settings: AnnotationSettings, **options: Any) -> AnnotationReport:
     """Annotate a collection from its folder."""
-    return annotate(Collection.open(folder), settings, show=False, **options)
+    return annotate(Collection.open(folder), settings, progress=False, **options)
 
 
 def sha_of(folder: Path, identity: str) -> str:

@@ -132,7 +132,7 @@ def test_the_same_picture_twice_is_asked_about_once(tmp_path: Path, stub: Any) -
     for name in ("copy.png", "other-copy.png"):
         shutil.copy(images / "00.png", images / name)
         (images / name).with_suffix(".txt").write_text("picture of noise number 0")
-    import_folder(images, folder, show=False)
+    import_folder(images, folder, progress=False)
     stub.script(latency=0.05, rules=[judged(9)])
     report = run(folder, settings_for(stub))
     assert (report.complete, stub.counters()["requests"], report.reused) == (4, 8, 8)
@@ -162,8 +162,8 @@ def test_odd_images_are_named_and_never_sent(tmp_path: Path, stub: Any) -> None:
     frames[0].save(images / "two.gif", save_all=True, append_images=frames[1:])
     jpeg = Image.new("RGB", (50, 50), "green")
     jpeg.save(images / "jpeg-bytes.png", "JPEG")
-    import_folder(images, folder, show=False)
-    planned = plan(Collection.open(folder), settings_for(stub), show=False)
+    import_folder(images, folder, progress=False)
+    planned = plan(Collection.open(folder), settings_for(stub), progress=False)
     assert stub.counters()["requests"] == 0
     report = run(folder, settings_for(stub))
     assert report.complete == 4
@@ -182,7 +182,7 @@ def test_a_plan_counts_what_the_run_then_asks(photos: Path, stub: Any) -> None:
     stub.script(rules=[judged(9)])
     settings = settings_for(stub)
     before = plan(
-        Collection.open(photos), settings, rate=2.0, prices=(1.0, 10.0), limit=6, show=False
+        Collection.open(photos), settings, rate=2.0, prices=(1.0, 10.0), limit=6, progress=False
     )
     assert not (photos / "annotation").exists()
     assert (before.images, before.to_ask, before.calls) == (6, 6, (24, 48))
@@ -191,9 +191,9 @@ def test_a_plan_counts_what_the_run_then_asks(photos: Path, stub: Any) -> None:
     assert before.cost
     report = run(photos, settings, limit=6)
     assert report.calls == before.calls[0]
-    after = plan(Collection.open(photos), settings, limit=6, show=False)
+    after = plan(Collection.open(photos), settings, limit=6, progress=False)
     assert (after.complete, after.to_ask, after.calls) == (6, 0, (0, 0))
-    assert plan(Collection.open(photos), settings, show=False).calls == (8, 16)
+    assert plan(Collection.open(photos), settings, progress=False).calls == (8, 16)
 
 
 def test_status_tells_what_is_done_what_failed_and_why(photos: Path, stub: Any) -> None:
@@ -247,17 +247,17 @@ def test_splits_and_limits(photos: Path, stub: Any) -> None:
 def test_a_third_judge_is_compared_with_the_second(photos: Path, stub: Any) -> None:
     settings = settings_for(stub)
     with pytest.raises(ParagrainError, match="no scored paragraphs"):
-        check(Collection.open(photos), settings.generator, show=False)
+        check(Collection.open(photos), settings.generator, progress=False)
     run(photos, settings)
     before = Collection.open(photos).fingerprint
     third = settings.generator.model_copy(update={"model": "third/judge"})
-    found = check(Collection.open(photos), third, sample=5, seed=1, show=False)
+    found = check(Collection.open(photos), third, sample=5, seed=1, progress=False)
     assert found.found.compared == len(found.rows) == 5
     assert found.first_judges == ["judge"]
     assert json.loads(found.place.read_text())["judge"] == "third/judge"
     assert Collection.open(photos).fingerprint == before
     stub.script()
-    again = check(Collection.open(photos), third, sample=5, seed=1, show=False)
+    again = check(Collection.open(photos), third, sample=5, seed=1, progress=False)
     assert (again.rows, stub.counters()["requests"]) == (found.rows, 0)
 
 
@@ -269,7 +269,7 @@ def test_fifty_photographs_at_sixty_four_in_flight(shared: Path, tmp_path: Path,
 
     folder = tmp_path / "photos"
     import_coco(
-        shared / "photos" / "images", shared / "photos" / "captions.json", folder, show=False
+        shared / "photos" / "images", shared / "photos" / "captions.json", folder, progress=False
     )
     stub.script(latency=0.02)
     model = BackendSettings(model="stub", endpoint=stub.url, in_flight=64)

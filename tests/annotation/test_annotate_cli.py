@@ -99,7 +99,7 @@ def test_check_and_stats(paragrain: Cli, photos: Path, stub: Any) -> None:
 
 
 def test_scenes_and_truth(paragrain: Cli, tmp_path: Path) -> None:
-    import_scenes(tmp_path / "world", size=12, seed=2, show=False)
+    import_scenes(tmp_path / "world", size=12, seed=2, progress=False)
     done = paragrain(
         "annotate", tmp_path / "world", "--backend", "scenes", "--replace", "--split", "train",
         "--errors", "false_caption=1,true_negative=1",

@@ -39,7 +39,7 @@ for line in sys.stdin:
     if not child:
         model = BackendSettings(model="stub", endpoint=url, in_flight=int(sys.argv[1]))
         settings = AnnotationSettings(generator=model, judge=model)
-        annotate(Collection.open(folder), settings, show=False)
+        annotate(Collection.open(folder), settings, progress=False)
         os._exit(0)
     if seconds is not None:
         time.sleep(seconds)
@@ -98,6 +98,6 @@ def test_twenty_kills_at_random_moments(tmp_path: Path, stub: Any, annotator: An
     assert list(ours.records()) == list(theirs.records())
     assert ours.fingerprint == theirs.fingerprint
     assert ours.problems == []
-    again = write_collection(folder, world_items(40), name="w", source="w", show=False)
+    again = write_collection(folder, world_items(40), name="w", source="w", progress=False)
     assert (again.kept, again.written) == (40, 0)
     assert list(Collection.open(folder).records()) == list(theirs.records())

@@ -47,14 +47,14 @@ def test_two_workers_one_of_which_is_killed(cluster: None, tmp_path: Path, stub:
     local = Path(shutil.copytree(folder, tmp_path / "local"))
     model = BackendSettings(model="stub", endpoint=stub.url, in_flight=2)
     settings = AnnotationSettings(generator=model, judge=model)
-    annotate(Collection.open(local), settings, show=False)
+    annotate(Collection.open(local), settings, progress=False)
     needed = stub.counters()["requests"]
 
     stub.script(latency=0.1)
     killed: list[int] = []
     killer = threading.Thread(target=kill_a_worker, args=(killed,))
     killer.start()
-    report = annotate(Collection.open(folder), settings, runner="ray", workers=2, show=False)
+    report = annotate(Collection.open(folder), settings, runner="ray", workers=2, progress=False)
     killer.join()
     assert killed
     assert (report.images, report.complete, report.problems) == (24, 24, [])
@@ -66,7 +66,7 @@ def test_two_workers_one_of_which_is_killed(cluster: None, tmp_path: Path, stub:
 
     stub.script()
     again = annotate(
-        Collection.open(folder), settings, runner="ray", workers=1, limit=6, show=False
+        Collection.open(folder), settings, runner="ray", workers=1, limit=6, progress=False
     )
     assert (again.images, again.complete, stub.counters()["requests"]) == (6, 6, 0)
 
@@ -77,4 +77,4 @@ def test_an_error_of_a_worker_is_one_sentence(cluster: None, tmp_path: Path, stu
     model = BackendSettings(model="stub", endpoint=stub.url)
     settings = AnnotationSettings(generator=model)
     with pytest.raises(ParagrainError, match="OPENAI_API_KEY"):
-        annotate(Collection.open(folder), settings, runner="ray", workers=1, show=False)
+        annotate(Collection.open(folder), settings, runner="ray", workers=1, progress=False)

@@ -44,7 +44,7 @@ def test_lost_texts_are_seen_and_come_back_unasked(photos: Path, stub: Any) -> N
         state = status(Collection.open(photos))
         assert (state.complete, state.answered, state.remaining) == (0, 8, 0)
         assert (state.scores, state.attempts) == ({}, {})
-        planned = plan(Collection.open(photos), settings, show=False)
+        planned = plan(Collection.open(photos), settings, progress=False)
         assert (planned.to_ask, planned.calls) == (0, (0, 0))
         stub.script()
         report = run(photos, settings)
@@ -63,7 +63,7 @@ def test_captions_that_come_later_cost_nothing(photos: Path, stub: Any) -> None:
     new = {name: {"captions": [f"caption of {name}"]} for name in Collection.open(photos).ids()}
     update_records(photos, file, new)
     stub.script(rules=[judged(7)])
-    assert plan(Collection.open(photos), settings, show=False).calls == (0, 0)
+    assert plan(Collection.open(photos), settings, progress=False).calls == (0, 0)
     assert run(photos, settings).calls == 0
     assert texts(photos) == before
     again = run(photos, settings.model_copy(update={"min_score": 8}))  # only what that changes
@@ -82,18 +82,18 @@ def test_another_name_is_the_same_image(photos: Path, tmp_path: Path, stub: Any)
     for number, record in enumerate(collection.records()):
         (images / f"renamed-{number}.png").write_bytes(collection.image_bytes(record))
     again = tmp_path / "again"
-    import_folder(images, again, show=False)
+    import_folder(images, again, progress=False)
     shutil.move(photos / "annotation", again / "annotation")
     photos = again
     state = status(Collection.open(photos))
     assert (state.images, state.complete, state.answered) == (8, 0, 8)
     stub.script()
-    planned = plan(Collection.open(photos), settings, show=False)
+    planned = plan(Collection.open(photos), settings, progress=False)
     assert (planned.to_ask, planned.calls) == (0, (0, 0))
     assert run(photos, settings).calls == 0
     assert all(record.paragraph for record in Collection.open(photos).records())
     (images / "new.png").write_bytes((images / "renamed-0.png").read_bytes() + b"more")
-    import_folder(images, photos, show=False)
+    import_folder(images, photos, progress=False)
     assert status(Collection.open(photos)).remaining == 1
 
 
@@ -106,7 +106,7 @@ def test_another_image_under_an_old_name_is_to_come(
     shutil.copy(images / "00.png", images / "01.png")
     Image.new("RGB", (64, 64), "teal").save(images / "02.png")
     (images / "03.png").write_bytes((images / "03.png").read_bytes() + b"the same pixels")
-    import_folder(images, photos, show=False)
+    import_folder(images, photos, progress=False)
     state = status(Collection.open(photos))
     assert (state.complete, state.answered, state.remaining) == (6, 1, 1)
 
@@ -146,7 +146,7 @@ def test_an_edited_file_gets_no_texts_under_what_it_was(
         assert run(photos, settings_for(stub)).calls == 0
     Image.fromarray(np.random.default_rng(9).integers(0, 255, (40, 40, 3), np.uint8)).save(files[1])
     stub.script(rules=[judged(9)])
-    planned = plan(Collection.open(photos), settings_for(stub), show=False)
+    planned = plan(Collection.open(photos), settings_for(stub), progress=False)
     assert [id for id, _ in planned.unusable] == ["1.bmp"]
     report = run(photos, settings_for(stub))
     [(identity, reason)] = report.skipped
@@ -174,7 +174,7 @@ def test_each_of_two_copies_has_its_own_state(tmp_path: Path, stub: Any) -> None
     photos, images = make_photos(tmp_path, 2), tmp_path / "images"
     shutil.copy(images / "00.png", images / "copy.png")
     (images / "copy.txt").write_text("the same noise in other words")
-    import_folder(images, photos, show=False)
+    import_folder(images, photos, progress=False)
     stub.script(rules=[{"match": {"contains": "in other words"}, "do": {"text": "Hmm"}}, judged(8)])
     for _ in range(2):  # written, then found in the log
         report = run(photos, settings_for(stub))
@@ -183,5 +183,5 @@ def test_each_of_two_copies_has_its_own_state(tmp_path: Path, stub: Any) -> None
         assert (state.complete, sum(state.failed.values())) == (2, len(state.failed))
     (images / "00.png").rename(images / "later.png")
     (images / "00.txt").rename(images / "later.txt")
-    import_folder(images, photos, show=False)
+    import_folder(images, photos, progress=False)
     assert status(Collection.open(photos)).complete == 2

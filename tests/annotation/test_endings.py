@@ -52,7 +52,7 @@ def test_what_did_not_end_well_is_not_stored_and_not_reused(
         assert run(photos, settings, limit=3).complete == 0
     assert all(record.paragraph is None for record in Collection.open(photos).records())
     stub.script(rules=[judged(9)])
-    planned = plan(Collection.open(photos), settings, limit=3, show=False)
+    planned = plan(Collection.open(photos), settings, limit=3, progress=False)
     assert (planned.to_ask, planned.failed) == (3, 0)
     report = run(photos, settings)
     check_whole(report, photos)
@@ -194,7 +194,7 @@ def test_four_good_captions_are_kept_and_counted(photos: Path, stub: Any) -> Non
     assert record.paragraph
     state = status(Collection.open(photos))
     assert (state.complete, state.fewer, state.failed) == (8, {"captions": 8}, {})
-    planned = plan(Collection.open(photos), settings_for(stub), show=False)
+    planned = plan(Collection.open(photos), settings_for(stub), progress=False)
     assert (planned.fewer, planned.calls) == (8, (0, 0))
     stub.script()
     assert run(photos, settings_for(stub)).calls == 0

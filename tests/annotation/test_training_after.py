@@ -15,13 +15,13 @@ from paragrain.training import load_recipe, train
 def annotated(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     """Scenes whose texts, all but the alt-texts, an annotator wrote anew."""
     folder = tmp_path_factory.mktemp("annotated") / "world"
-    import_scenes(folder, size=12, seed=5, show=False)
+    import_scenes(folder, size=12, seed=5, progress=False)
     before = {r.id: r for r in Collection.open(folder).records("train")}
     model = BackendSettings(
         backend="scenes", model="scenes", errors=SceneErrors(false_caption=0.1, short_list=0.1)
     )
     settings = AnnotationSettings(generator=model, judge=model, replace=True)
-    report = annotate(Collection.open(folder), settings, split="train", show=False)
+    report = annotate(Collection.open(folder), settings, split="train", progress=False)
     assert (report.complete, report.changed) == (12, 12)
     after = Collection.open(folder)
     for record in after.records("train"):
@@ -36,7 +36,7 @@ def test_every_recipe_trains_on_it(
 ) -> None:
     encoder = load_encoder(random_blip, "cpu")
     run = train(
-        annotated, encoder, recipe=name, out=tmp_path / name, epochs=1, batch_size=6, show=False
+        annotated, encoder, recipe=name, out=tmp_path / name, epochs=1, batch_size=6, progress=False
     )
     records = list(annotated.records("train"))
     assert all(record.texts(field) for record in records for field in load_recipe(name).fields)

@@ -16,7 +16,7 @@ KERNELS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling
 
 def _collect(folder: Path, records: list[Record]) -> Collection:
     items = [Item(r.id, str(n), lambda r=r: r, trusted=True) for n, r in enumerate(records)]
-    write_collection(folder, items, name=folder.name, source="test", show=False)
+    write_collection(folder, items, name=folder.name, source="test", progress=False)
     return Collection.open(folder)
 
 

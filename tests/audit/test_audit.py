@@ -93,7 +93,7 @@ EXPECTED = {
 
 
 def test_each_reason_apart_and_nothing_else(two: list[Collection]) -> None:
-    report = audit(*two, show=False)
+    report = audit(*two, progress=False)
     assert found(report) == EXPECTED
     assert {
         reason: count["pairs"] for reason, count in report.counts().items() if count["pairs"]
@@ -103,7 +103,7 @@ def test_each_reason_apart_and_nothing_else(two: list[Collection]) -> None:
 
 
 def test_the_other_way_round_is_the_same(two: list[Collection]) -> None:
-    forth, back = audit(*two, show=False), audit(*two[::-1], show=False)
+    forth, back = audit(*two, progress=False), audit(*two[::-1], progress=False)
     assert found(back) == {(b, a, reason) for a, b, reason in found(forth)}
     assert [f.reason for f in forth.findings] == [f.reason for f in back.findings]
 
@@ -119,12 +119,12 @@ def test_one_collection_with_itself_has_no_self_pairs(
     ]
     own = collect(tmp_path / "own", rows)
     expected = {("a", "b", "text"), ("a", "c", "near"), ("b", "d", "bytes")}
-    assert found(audit(own, show=False)) == expected
-    assert found(audit(own, Collection.open(own.folder), show=False)) == expected
-    assert audit(own, show=False).overlapping() == {"a", "b", "c", "d"}
-    splits = audit(own, train_split="train", split="test", show=False)
+    assert found(audit(own, progress=False)) == expected
+    assert found(audit(own, Collection.open(own.folder), progress=False)) == expected
+    assert audit(own, progress=False).overlapping() == {"a", "b", "c", "d"}
+    splits = audit(own, train_split="train", split="test", progress=False)
     assert found(splits) == {("a", "b", "text"), ("a", "c", "near"), ("d", "b", "bytes")}
-    partly = found(audit(own, split="test", show=False))
+    partly = found(audit(own, split="test", progress=False))
     assert {(frozenset(pair), reason) for *pair, reason in partly} == {
         (frozenset(pair), reason) for *pair, reason in expected
     }
@@ -135,7 +135,7 @@ def test_many_copies_are_counted_and_each_is_listed(
     collect: Collect, record: Callable[..., Record], tmp_path: Path
 ) -> None:
     copies = [record(f"c{n:03d}", 1) for n in range(60)]
-    report = audit(collect(tmp_path / "copies", copies), show=False)
+    report = audit(collect(tmp_path / "copies", copies), progress=False)
     assert report.totals["bytes"] == 60 * 59 // 2
     assert len(report.findings) < 60 * PARTNERS
     assert len(report.overlapping()) == 60
@@ -148,40 +148,40 @@ def test_broken_images_are_named_and_counted(
     rows = [record("good", 1), record("cut", cut, captions=["some words"])]
     own = collect(tmp_path / "own", rows)
     other = collect(tmp_path / "other", [record("x", 3, captions=["some words"])])
-    report = audit(own, other, show=False)
+    report = audit(own, other, progress=False)
     assert [(where, id) for where, id, _ in report.failed] == [("own", "cut")]
     assert found(report) == {("cut", "x", "text")}  # its texts count all the same
 
 
 def test_by_vectors_too(two: list[Collection], encoder: ImageTextEncoder) -> None:
-    report = audit(*two, encoder=encoder, cosine=0.999999, show=False)
+    report = audit(*two, encoder=encoder, cosine=0.999999, progress=False)
     alone = {pair for pair in found(report) if pair[2] == "embedding"}
     assert found(report) - alone == EXPECTED  # what bytes, pixels or looks tell is not said twice
-    loose = audit(*two, encoder=encoder, cosine=0.01, show=False)
+    loose = audit(*two, encoder=encoder, cosine=0.01, progress=False)
     vectors = [f for f in loose.findings if f.reason == "embedding"]
     assert vectors
     assert not {"flat", "flat too"} & {id for f in vectors for id in (f.train, f.evaluation)}
     assert [f.closeness for f in vectors] == sorted((f.closeness for f in vectors), reverse=True)
     with pytest.raises(UsageError, match="cosine"):
-        audit(*two, encoder=encoder, cosine=2, show=False)
+        audit(*two, encoder=encoder, cosine=2, progress=False)
 
 
 def test_a_second_audit_looks_at_what_is_new_only(
     two: list[Collection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BATCH", 4)
-    first = module.fingerprints(two[0], show=False)
+    first = module.fingerprints(two[0], progress=False)
     assert first.computed == 9
     parts = sorted((two[0].folder / "audit" / module.VERSION).glob("*.marks.npy"))
     assert len(parts) == 3
-    again = module.fingerprints(two[0], show=False)
+    again = module.fingerprints(two[0], progress=False)
     assert again.computed == 0
     np.testing.assert_array_equal(again.marks, first.marks)
     everything = np.arange(9)
     np.testing.assert_array_equal(again.tiny(everything), first.tiny(everything))
     lost = len(np.load(parts[0]))
     parts[0].write_bytes(parts[0].read_bytes()[:50])  # a disk that failed
-    assert module.fingerprints(two[0], show=False).computed == lost
+    assert module.fingerprints(two[0], progress=False).computed == lost
 
 
 def test_what_a_stopped_run_has_finished_is_not_done_again(
@@ -199,19 +199,19 @@ def test_what_a_stopped_run_has_finished_is_not_done_again(
 
         stopping.setattr(module._Store, "add", stop)
         with pytest.raises(KeyboardInterrupt):
-            module.fingerprints(two[0], show=False)
-    assert module.fingerprints(two[0], show=False).computed == 9 - 4
+            module.fingerprints(two[0], progress=False)
+    assert module.fingerprints(two[0], progress=False).computed == 9 - 4
 
 
 def test_a_folder_that_cannot_be_written_works_too(two: list[Collection]) -> None:
     (two[0].folder / "audit").write_text("in the way")
-    assert found(audit(*two, show=False)) == EXPECTED
+    assert found(audit(*two, progress=False)) == EXPECTED
 
 
 def test_pages_and_tables(collect: Collect, record: Callable[..., Record], tmp_path: Path) -> None:
     one = collect(tmp_path / "one", [record(EVIL, 1, captions=[EVIL])])
     other = collect(tmp_path / "two", [record("b,\n\"'", 1, captions=[EVIL])])
-    report = audit(one, other, show=False)
+    report = audit(one, other, progress=False)
     report.write(tmp_path / "out")
     html = (tmp_path / "out" / "audit.html").read_text("utf-8")
     assert "<script" not in html

@@ -44,7 +44,7 @@ def test_any_side_may_lack_images_and_order_does_not_matter(
     options: dict[str, Any] = {"encoder": encoder if vectors else None, "cosine": 0.999}
     found = {}
     for one, other in product(sides, sides):
-        report = audit(sides[one], sides[other], show=False, **options)
+        report = audit(sides[one], sides[other], progress=False, **options)
         report.write(tmp_path / "out")
         found[one, other] = {(f.train, f.evaluation, f.reason) for f in report.findings}
         failed = {(name, id) for name, id, _ in report.failed if name != "texts alone"}
@@ -62,7 +62,7 @@ def test_any_side_may_lack_images_and_order_does_not_matter(
 
 def test_a_split_that_is_not_there(sides: dict[str, Collection]) -> None:
     with pytest.raises(UsageError, match="has no split 'test'"):
-        audit(sides["sound"], sides["copies"], split="test", show=False)
+        audit(sides["sound"], sides["copies"], split="test", progress=False)
 
 
 def test_the_command_names_broken_images_once_where_a_folder_meets_itself(

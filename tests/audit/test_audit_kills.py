@@ -34,14 +34,14 @@ from paragrain.collection import Collection
 from paragrain.encoders import load_encoder
 
 fingerprints.BATCH = int(sys.argv[1])
-audit(Collection.open(Path(sys.argv[3])), show=False)  # loads compiled code, once for all children
+audit(Collection.open(Path(sys.argv[3])), progress=False)  # loads compiled code, once for all children
 encoder = load_encoder(sys.argv[2], "cpu")
 for line in sys.stdin:
     folders, out, seconds = json.loads(line)
     child = os.fork()
     if not child:
         sides = [Collection.open(folder) for folder in folders]
-        audit(*sides, encoder=encoder, cosine=0.999, show=False).write(Path(out))
+        audit(*sides, encoder=encoder, cosine=0.999, progress=False).write(Path(out))
         os._exit(0)
     if seconds is not None:
         time.sleep(seconds)
@@ -138,7 +138,7 @@ def test_kills_at_random_moments(
     assert run(folders, tmp_path / "out") == 0
     assert read(tmp_path / "out") == wanted
     collections = [Collection.open(folder) for folder in folders]
-    again = [module.fingerprints(one, show=False) for one in collections]
+    again = [module.fingerprints(one, progress=False) for one in collections]
     assert [one.computed for one in again] == [0, 0]
     for one in again:  # each image once, in spite of all kills
         assert len(np.unique(one._store.marks["content"])) == len(one._store.marks)

@@ -70,9 +70,9 @@ def test_a_leak_lifts_the_score_of_the_overlapping_part_only(
     results = {}
     for name, records in sets.items():
         collection = collect(tmp_path / name, records)
-        run = train(collection, encoder, out=tmp_path / "runs" / name, show=False, **OVERFIT)
-        results[name] = evaluate(data, run.encoder, texts="captions", tokens=77, show=False)
-    report = audit_of(tmp_path / "leaked", data, show=False)
+        run = train(collection, encoder, out=tmp_path / "runs" / name, progress=False, **OVERFIT)
+        results[name] = evaluate(data, run.encoder, texts="captions", tokens=77, progress=False)
+    report = audit_of(tmp_path / "leaked", data, progress=False)
     marked = marks(report)
     assert marked["near"] | marked["text"] | marked["pixels"] == {f"e{n}" for n in chosen}
     clean_, leaked = (with_parts(results[name], marked, report.train) for name in sets)

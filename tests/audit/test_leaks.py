@@ -41,7 +41,7 @@ def plant(collect: Collect, worsened: Worsened, tmp_path: Path) -> Callable[...,
             for n, d in enumerate(own)
         ]
         report = audit(
-            collect(tmp_path / "train", records), collect(tmp_path / "eval", tested), show=False
+            collect(tmp_path / "train", records), collect(tmp_path / "eval", tested), progress=False
         )
         planted = {(f"c{n}", f"e{n}") for n in chosen}
         for what, reasons in (("images", IMAGE), ("texts", ("text",))):
@@ -76,7 +76,7 @@ def test_a_leak_among_near_twins(plant: Callable[..., AuditReport]) -> None:
 
 def test_near_twins_are_different_pictures(collect: Collect, tmp_path: Path) -> None:
     twins = [Record(str(n), ImageRef(d)) for n, d in enumerate(drawn("train", 800, 8))]
-    report = audit(collect(tmp_path / "twins", twins), show=False)
+    report = audit(collect(tmp_path / "twins", twins), progress=False)
     pairs_of_twins = 100 * 8 * 7 // 2
     assert report.findings == []
     assert report.refused > 0.2 * pairs_of_twins
@@ -95,7 +95,7 @@ def test_a_leak_into_photographs(
 
 def test_every_report_says_what_is_not_found(collect: Collect, tmp_path: Path) -> None:
     one = collect(tmp_path / "one", [Record("1", ImageRef(drawn("train", 1, 1)[0]))])
-    report = audit(one, show=False)
+    report = audit(one, progress=False)
     assert "mirrored or turned" in NOT_FOUND
     assert report.as_dict()["not_found"] == NOT_FOUND
     assert NOT_FOUND.split(";")[0] in report.page()
@@ -123,7 +123,7 @@ def test_altered_copies_of_photographs(collect: Collect, shared: Path, tmp_path:
             picture.save(buffer, "JPEG", quality=70)
             records.append(Record(f"{name} {number}", ImageRef(buffer.getvalue())))
         sides.append(collect(tmp_path / name, records))
-    found = {(f.train, f.evaluation) for f in audit(*sides, show=False).findings}
+    found = {(f.train, f.evaluation) for f in audit(*sides, progress=False).findings}
     planted = {(f"train {n}", f"test {n}") for n in range(len(photos))}
     assert found <= planted
     assert len(found) >= len(planted) - 1

@@ -25,7 +25,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def photos(pictures: Path, tmp_path: Path) -> Path:
-    pg.import_folder(pictures, tmp_path / "my photos", show=False)
+    pg.import_folder(pictures, tmp_path / "my photos", progress=False)
     return tmp_path / "my photos"
 
 
@@ -104,7 +104,7 @@ def test_in_python(photos: Path, random_blip: Path) -> None:
     opened = pg.Collection.open(photos)
     assert pg.use(opened, encoder) is encoder
     assert opened.model == str(random_blip)
-    assert pg.search(opened, opened.model, "a star", k=2, show=False)[0].image.size == (40, 40)
+    assert pg.search(opened, opened.model, "a star", k=2, progress=False)[0].image.size == (40, 40)
     assert pg.use(opened, None) is None
     assert opened.model is None
 

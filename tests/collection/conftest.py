@@ -31,7 +31,7 @@ def _items(count: int, **fields: Any) -> list[Item]:
 
 
 def _write(folder: Path, entries: list[Item], **options: Any) -> ImportReport:
-    return write_collection(folder, entries, name="test", source="test", show=False, **options)
+    return write_collection(folder, entries, name="test", source="test", progress=False, **options)
 
 
 def _unchanged(entries: list[Item]) -> list[Item]:

@@ -53,7 +53,7 @@ Path.unlink = dying("unlink", Path.unlink)
 def run():
     numbers = [n for n in range(count) if count <= 30 or n not in (7, 20, 21, 22, 23, 24)]
     entries = [item(n) for n in numbers]
-    write_collection(folder, entries, name="k", source="k", shard_rows=5, show=False)
+    write_collection(folder, entries, name="k", source="k", shard_rows=5, progress=False)
 
 from paragrain.collection.record import to_table
 to_table([Record("a", captions=["b"])])  # so that pyarrow's late imports are done once for all

@@ -21,7 +21,7 @@ def put(folder: Path, *names: str, colour: int = 9) -> Path:
 
 
 def bring_in(source: Path, out: Path, store: Any = "paths") -> ImportReport:
-    return import_folder(source, out, store=store, show=False)
+    return import_folder(source, out, store=store, progress=False)
 
 
 def links(out: Path) -> set[str]:
@@ -75,7 +75,7 @@ def test_images_that_are_gone_from_the_collection_are_put_there_again(tmp_path: 
     (out / "images/b.png").unlink()
     (out / "images/b.png").write_bytes(b"a copy that somebody has spoilt")
     os.utime(source / "b.png", ns=(state.st_atime_ns, state.st_mtime_ns))
-    report = import_folder(source, out, store="paths", verify=True, show=False)
+    report = import_folder(source, out, store="paths", verify=True, progress=False)
     assert (report.written, report.kept) == (1, 2)
     assert (out / "images/b.png").read_bytes() == (source / "b.png").read_bytes()
 
@@ -125,7 +125,7 @@ def linked_item(id: str, file: Path, path: str, stamp: str = "1") -> Item:
 
 
 def write(out: Path, *items: Item) -> ImportReport:
-    return write_collection(out, items, name="t", source="t", store="paths", show=False)
+    return write_collection(out, items, name="t", source="t", store="paths", progress=False)
 
 
 def test_an_image_of_several_records_goes_with_the_last(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_images_that_no_import_put_there_are_left_alone(tmp_path: Path) -> None:
     own = put(tmp_path / "c/images", "own.png") / "own.png"
     (tmp_path / "c/collection.json").write_text("{}")
     items = [Item(n, "1", lambda n=n: Record(n, ImageRef(path="images/own.png"))) for n in "ab"]
-    options: Any = {"name": "t", "source": "t", "show": False}
+    options: Any = {"name": "t", "source": "t", "progress": False}
     write_collection(tmp_path / "c", items, **options)
     write_collection(tmp_path / "c", items[:1], **options)
     write_collection(tmp_path / "c", [items[0], Item("b", "1", lambda: Record("b"))], **options)
@@ -171,7 +171,7 @@ def test_a_run_that_was_stopped_ends_as_an_undisturbed_one(tmp_path: Path) -> No
 
     items = [linked_item(name, source / name, name) for name in names]
     stopped = [*items[:25], Item(items[25].id, "1", stop), *items[26:]]
-    options: Any = {"name": "t", "source": "t", "store": "paths", "shard_rows": 4, "show": False}
+    options: Any = {"name": "t", "source": "t", "store": "paths", "shard_rows": 4, "progress": False}
     with pytest.raises(KeyboardInterrupt):
         write_collection(tmp_path / "c", stopped, **options)
     (tmp_path / "c/images/.0123.tmp").write_bytes(b"of a killed run")

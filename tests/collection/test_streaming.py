@@ -55,7 +55,7 @@ def test_problems_and_notes_may_come_while_the_source_is_read(tmp_path: Path) ->
         notes.append("read to the end")
 
     report = write_collection(
-        tmp_path / "c", begin, name="t", source="t", problems=problems, notes=notes, show=False
+        tmp_path / "c", begin, name="t", source="t", problems=problems, notes=notes, progress=False
     )
     assert [id for id, _ in report.skipped] == ["line 1", "", "i0", "bad"]
     assert report.notes == ["read to the end"]
@@ -156,7 +156,7 @@ def test_any_version_after_any_other_ends_in_what_it_says(
             for id, stamp in version.items():
                 yield Item(id, stamp, lambda id=id, stamp=stamp: Record(id, captions=[stamp]))
 
-        report = write_collection(folder, begin, name="t", source="t", shard_rows=2, show=False)
+        report = write_collection(folder, begin, name="t", source="t", shard_rows=2, progress=False)
         records = list(Collection.open(folder).records())
         assert {r.id: r.captions for r in records} == {id: [s] for id, s in version.items()}
         assert len(records) == len(version) == sum(report.splits.values())

@@ -118,7 +118,7 @@ def test_the_card_of_a_run_tells_the_run(
     """And what it was trained to read is what it reads, here and in plain libraries."""
     run = train(
         world, blip, recipe="c5", out=tmp_path / "run", epochs=1, batch_size=16,
-        learning_rate=1e-3, tokens={"captions": 20, "paragraph": 40}, show=False,
+        learning_rate=1e-3, tokens={"captions": 20, "paragraph": 40}, progress=False,
     )  # fmt: skip
     folder = run.folder / "checkpoint"
     text = (folder / "README.md").read_text("utf-8")
@@ -179,9 +179,11 @@ def test_one_budget_everywhere(
     budget = BUDGETS[kind]
     assert encoder.budget == budget
     assert encode_texts(encoder, LONG).tokens.budget == budget
-    assert search(world, encoder, LONG, show=False).budget == budget
-    assert evaluate(world, encoder, show=False).about["protocol"]["token_budget"] == budget
-    assert sweep(world, encoder, None, show=False)[0].about["protocol"]["token_budget"] == budget
+    assert search(world, encoder, LONG, progress=False).budget == budget
+    assert evaluate(world, encoder, progress=False).about["protocol"]["token_budget"] == budget
+    assert (
+        sweep(world, encoder, None, progress=False)[0].about["protocol"]["token_budget"] == budget
+    )
     encoder.save(tmp_path / "out")
     assert load_encoder(tmp_path / "out").budget == budget
     settings = next((tmp_path / "out").rglob("tokenizer_config.json"))

@@ -83,5 +83,5 @@ def test_the_same_recall_at_batch_1_7_and_64(
         found.append((np.concatenate(images), np.concatenate(said)))
     one, *others = (retrieval_scores(images, said, owners).as_dict() for images, said in found)
     assert all(other == one for other in others)
-    whole = evaluate(world, any_encoder, texts="captions", tokens=tokens.budget, show=False)
+    whole = evaluate(world, any_encoder, texts="captions", tokens=tokens.budget, progress=False)
     assert whole.scores.as_dict() == one

@@ -131,16 +131,16 @@ def test_it_embeds_trains_evaluates_and_reloads(
 ) -> None:
     encoder: ImageTextEncoder = request.getfixturevalue(kind)
     folder: Path = request.getfixturevalue(f"random_{kind}")
-    images = embed(world, encoder, show=False)
+    images = embed(world, encoder, progress=False)
     assert images.vectors.shape == (len(world), encoder.dim)
     run = train(world, encoder, recipe="c5", out=tmp_path / "run", max_steps=1, batch_size=8,
-                warmup_steps=0, learning_rate=1e-2, show=False)  # fmt: skip
+                warmup_steps=0, learning_rate=1e-2, progress=False)  # fmt: skip
     assert np.isfinite(run.history[0]["loss"])
     assert run.encoder.vision_fingerprint == encoder.vision_fingerprint
     assert run.encoder.text_fingerprint != encoder.text_fingerprint
-    again = embed(world, run.encoder, show=False)
+    again = embed(world, run.encoder, progress=False)
     assert again.computed == 0
-    result = evaluate(world, run.encoder, texts="captions", tokens=60, show=False)
+    result = evaluate(world, run.encoder, texts="captions", tokens=60, progress=False)
     assert result.scores.images == 20
     before, after = (
         load_file(place / "model.safetensors") for place in (folder, run.folder / "checkpoint")
@@ -201,5 +201,5 @@ def test_parts_of_other_models_are_refused(clip: ClipEncoder, random_clip: Path,
 def test_an_evaluation_without_a_budget_takes_what_the_encoder_can_read(
     clip: ImageTextEncoder, world: Collection
 ) -> None:
-    result = evaluate(world, clip, show=False)
+    result = evaluate(world, clip, progress=False)
     assert result.about["protocol"]["token_budget"] == 77

@@ -136,8 +136,8 @@ def test_the_image_side_of_another_encoder_shares_its_vectors(
 ) -> None:
     blip, encoder = load_encoder(random_blip, "cpu"), opened(f"{random_blip}+{text}")
     assert encoder.vision_fingerprint == blip.vision_fingerprint
-    embed(world, blip, show=False)
-    assert embed(world, encoder, show=False).computed == 0
+    embed(world, blip, progress=False)
+    assert embed(world, encoder, progress=False).computed == 0
 
 
 def test_what_is_no_vision_model_is_refused(

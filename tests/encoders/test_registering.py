@@ -40,7 +40,7 @@ class Turned(BlipEncoder):
     def text_settings(self):
         return {**super().text_settings(), "turned": True}
 '''
-SETTINGS = {"recipe": "c1", "epochs": 1, "batch_size": 16, "learning_rate": 1e-3, "show": False}
+SETTINGS = {"recipe": "c1", "epochs": 1, "batch_size": 16, "learning_rate": 1e-3, "progress": False}
 
 
 class Mirrored(BlipEncoder):

@@ -80,7 +80,7 @@ def test_intervals_hold_the_recall_and_count_groups() -> None:
 def test_a_result_file_has_its_ranks_beside_it(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
-    result = evaluate(world, encoder, texts="captions", tokens=77, show=False)
+    result = evaluate(world, encoder, texts="captions", tokens=77, progress=False)
     result.save(tmp_path / "r.json")
     saved = load_result(tmp_path / "r.json")
     assert saved.about == json.loads(json.dumps(result.as_dict()))
@@ -89,7 +89,7 @@ def test_a_result_file_has_its_ranks_beside_it(
     assert 100 * hits.mean() == pytest.approx(result.text_to_image[5])
     assert saved.queries.ids == world.ids("test")
 
-    short, long = sweep(world, encoder, [20, 77], texts="captions", show=False)
+    short, long = sweep(world, encoder, [20, 77], texts="captions", progress=False)
     save_results([short, long], tmp_path / "sweep.json")
     assert load_result(tmp_path / "sweep.json", 77).queries.fingerprint == long.queries.fingerprint
     assert long.queries.fingerprint == result.queries.fingerprint
@@ -109,20 +109,20 @@ def test_what_cannot_be_read_is_told_in_one_sentence(
         path.write_text(content)
         with pytest.raises(ParagrainError, match="not a result file with ranks"):
             load_result(path)
-    evaluate(world, encoder, texts="captions", tokens=77, show=False).save(path)
+    evaluate(world, encoder, texts="captions", tokens=77, progress=False).save(path)
     whole = ranks.read_bytes()
     for content in (whole[:200], b"", b"nothing", whole[:400] + b"\0" * 40 + whole[440:]):
         ranks.write_bytes(content)
         with pytest.raises(ParagrainError, match="cannot be read"):
             load_result(path)
-    evaluate(world, encoder, texts="captions", tokens=20, show=False).queries.save(ranks)
+    evaluate(world, encoder, texts="captions", tokens=20, progress=False).queries.save(ranks)
     with pytest.raises(ParagrainError, match=r"r\.npz are not those of"):
         load_result(path)
     ranks.unlink()
     with pytest.raises(UsageError, match="keep them beside their result file"):
         load_result(path)
     with pytest.raises(UsageError, match=r"let it end with \.json"):
-        evaluate(world, encoder, texts="captions", tokens=20, show=False).save(ranks)
+        evaluate(world, encoder, texts="captions", tokens=20, progress=False).save(ranks)
 
 
 def test_a_better_model_is_better_and_a_copy_is_not() -> None:

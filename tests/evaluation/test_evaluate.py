@@ -18,8 +18,8 @@ from paragrain.images import content_hash
 
 def test_it_ranks_what_the_encoder_says(world: Collection, encoder: ImageTextEncoder) -> None:
     """Recall computed by hand from the whole score matrix of the split."""
-    result = evaluate(world, encoder, texts="captions", tokens=77, show=False)
-    benchmark = Benchmark.load(world, encoder, "captions", split="test", show=False)
+    result = evaluate(world, encoder, texts="captions", tokens=77, progress=False)
+    benchmark = Benchmark.load(world, encoder, "captions", split="test", progress=False)
     texts = encode_texts(encoder, benchmark.texts, tokens=77).vectors
     scores = benchmark.images @ texts.T
     order = np.argsort(-scores, axis=0)  # images, best first, for each text
@@ -33,10 +33,10 @@ def test_it_ranks_what_the_encoder_says(world: Collection, encoder: ImageTextEnc
 def test_the_test_split_is_the_default_and_all_means_all(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
-    one = evaluate(world, encoder, show=False)
+    one = evaluate(world, encoder, progress=False)
     assert one.scores.images == 20
     assert one.about["collection"]["split"] == "test"
-    everything = evaluate(world, encoder, split="all", show=False)
+    everything = evaluate(world, encoder, split="all", progress=False)
     assert everything.scores.images == len(world)
     assert everything.about["collection"]["split"] == "all"
 
@@ -44,7 +44,7 @@ def test_the_test_split_is_the_default_and_all_means_all(
 def test_a_result_file_says_what_was_measured(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
-    result = evaluate(world, encoder, texts="paragraph", tokens=40, show=False)
+    result = evaluate(world, encoder, texts="paragraph", tokens=40, progress=False)
     result.save(tmp_path / "r.json")
     value = json.loads((tmp_path / "r.json").read_text("utf-8"))
     assert value["collection"]["fingerprint"] == world.fingerprint
@@ -62,18 +62,21 @@ def test_a_result_file_says_what_was_measured(
 def test_a_budget_that_cuts_nothing_is_the_uncut_evaluation(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
-    short, whole, more = sweep(world, encoder, [20, 500, 512], texts="captions", show=False)
+    short, whole, more = sweep(world, encoder, [20, 500, 512], texts="captions", progress=False)
     assert short.about["protocol"]["texts_cut"] > 0
     assert whole.about["protocol"]["texts_cut"] == 0
     assert whole.scores == more.scores
-    assert whole.scores == evaluate(world, encoder, texts="captions", tokens=512, show=False).scores
+    assert (
+        whole.scores
+        == evaluate(world, encoder, texts="captions", tokens=512, progress=False).scores
+    )
 
 
 @pytest.mark.parametrize("batch_tokens", [100, 700, 6400])
 def test_recall_does_not_depend_on_the_batch(
     world: Collection, encoder: ImageTextEncoder, batch_tokens: int
 ) -> None:
-    benchmark = Benchmark.load(world, encoder, "captions", split="test", show=False)
+    benchmark = Benchmark.load(world, encoder, "captions", split="test", progress=False)
     tokens = benchmark.tokenize(encoder, 77)
     one = benchmark.score(encoder, tokens, batch_tokens=batch_tokens)
     assert one == benchmark.score(encoder, tokens)
@@ -84,7 +87,7 @@ def test_a_text_of_700_words_is_cut_counted_and_reported(
 ) -> None:
     collection = small(tmp_path, [["a red star"], ["a blue square " * 233], ["a green circle"]])
     for budget in (77, 512):
-        result = evaluate(collection, encoder, texts="captions", tokens=budget, show=False)
+        result = evaluate(collection, encoder, texts="captions", tokens=budget, progress=False)
         assert result.about["protocol"]["texts_cut"] == 1
         assert result.about["protocol"]["longest_text"] == 701
         assert result.about["protocol"]["tokens_lost"] == 701 - budget
@@ -95,7 +98,7 @@ def test_images_without_texts_stay_in_the_gallery_and_three_images_do_for_recall
     tmp_path: Path, encoder: ImageTextEncoder
 ) -> None:
     collection = small(tmp_path, [["a red star"], [], ["a blue circle", "  "]])
-    result = evaluate(collection, encoder, texts="captions", tokens=77, show=False)
+    result = evaluate(collection, encoder, texts="captions", tokens=77, progress=False)
     assert (result.scores.images, result.scores.images_with_texts, result.scores.texts) == (3, 2, 2)
     assert result.image_to_text[10] == result.text_to_image[10] == 100
     assert result.about["empty_texts_left_out"] == 1
@@ -105,7 +108,7 @@ def test_copies_of_an_image_are_a_group(tmp_path: Path, encoder: ImageTextEncode
     collection = small(
         tmp_path, [["a red star"], ["a star"], ["a blue circle"]], shades=[10, 10, 200]
     )
-    result = evaluate(collection, encoder, texts="captions", tokens=77, show=False)
+    result = evaluate(collection, encoder, texts="captions", tokens=77, progress=False)
     assert result.scores.grouped_images == 2
 
 
@@ -114,7 +117,7 @@ def test_an_image_that_cannot_be_read_is_named_and_the_rest_evaluated(
 ) -> None:
     collection = small(tmp_path, [["a red star"], ["a blue circle"]])
     (tmp_path / "data" / "0.png").write_bytes(b"no picture")
-    result = evaluate(collection, encoder, texts="captions", tokens=77, show=False)
+    result = evaluate(collection, encoder, texts="captions", tokens=77, progress=False)
     assert result.scores.images == 1
     assert [item[0] for item in result.about["images_failed"]] == ["0"]
 
@@ -123,22 +126,22 @@ def test_what_cannot_be_evaluated_is_told_in_one_sentence(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=r"no split 'nope'.*train, val, test, twins"):
-        evaluate(world, encoder, split="nope", show=False)
+        evaluate(world, encoder, split="nope", progress=False)
     for field in ("title", "negatives"):
         with pytest.raises(UsageError, match=f"by '{field}': choose from paragraph, captions"):
-            evaluate(world, encoder, texts=field, show=False)
+            evaluate(world, encoder, texts=field, progress=False)
     with pytest.raises(UsageError, match="513 tokens is more than"):
-        evaluate(world, encoder, tokens=513, show=False)
+        evaluate(world, encoder, tokens=513, progress=False)
     collection = small(tmp_path, [["a red star"], ["a blue circle"]])
     with pytest.raises(ParagrainError, match=r"no image .* 'paragraph': evaluate on captions"):
-        evaluate(collection, encoder, show=False)
+        evaluate(collection, encoder, progress=False)
 
 
 def test_blip_s_own_way_of_treating_texts_is_an_option_that_the_result_names(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
     plain, treated = (
-        evaluate(world, encoder, texts="description", tokens=512, normalise=how, show=False)
+        evaluate(world, encoder, texts="description", tokens=512, normalise=how, progress=False)
         for how in ("none", "blip-original")
     )
     assert plain.about["protocol"]["words_cut_by_normalisation"] == 0
@@ -150,7 +153,7 @@ def test_blip_s_own_way_of_treating_texts_is_an_option_that_the_result_names(
 def test_vectors_of_another_vision_side_are_refused(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
-    benchmark = Benchmark.load(world, encoder, "captions", split="test", show=False)
+    benchmark = Benchmark.load(world, encoder, "captions", split="test", progress=False)
     other = encoder.trainable_copy()
     assert benchmark.score(other, benchmark.tokenize(other, 77))  # the same vision side
     stranger = encoder.trainable_copy()

@@ -45,7 +45,7 @@ def test_several_models_are_one_table_and_one_file(
     assert [entry["encoder"]["name"] for entry in content["results"]] == models
     assert models_in(tmp_path / "all.json") == models
     for model in models:
-        alone = evaluate(world, model, texts="captions", show=False)
+        alone = evaluate(world, model, texts="captions", progress=False)
         kept = load_result(tmp_path / "all.json", model=model)
         assert kept.queries.fingerprint == alone.queries.fingerprint
     with pytest.raises(UsageError, match="say which with --model"):
@@ -93,7 +93,7 @@ def test_a_model_named_twice_or_absent_is_refused_before_any_work(
 ) -> None:
     from paragrain.sources.scenes import import_scenes
 
-    import_scenes(tmp_path / "w", size=8, seed=1, show=False)
+    import_scenes(tmp_path / "w", size=8, seed=1, progress=False)
     for extra, message in (
         (["--model", models[0], "--model", models[0]], "is named twice"),
         (["--model", models[0], "--model", str(tmp_path / "none")], "there is no folder"),
@@ -118,7 +118,7 @@ def test_a_csv_holds_every_number(
     with out.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * 2 * 2 * 3  # models, budgets, directions, judgements, K
-    result = evaluate(world, models[2], texts="captions", tokens=40, show=False)
+    result = evaluate(world, models[2], texts="captions", tokens=40, progress=False)
     (row,) = [
         row
         for row in rows
@@ -133,7 +133,7 @@ def test_a_csv_holds_every_number(
 def test_results_are_tables_and_short_to_look_at(
     world: Collection, models: list[str], tmp_path: Path
 ) -> None:
-    one, other = evaluate_models(world, models[1:], texts="captions", show=False)
+    one, other = evaluate_models(world, models[1:], texts="captions", progress=False)
     frame = one.to_frame()
     assert list(frame.columns)[:3] == ["model", "collection", "split"]
     assert len(frame) == 12
@@ -157,31 +157,34 @@ def test_without_pandas_it_is_a_sentence(
 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ParagrainError, match="pip install pandas"):
-        evaluate(world, encoder, texts="captions", show=False).to_frame()
+        evaluate(world, encoder, texts="captions", progress=False).to_frame()
 
 
 def test_names_and_paths_are_taken_for_collections_and_models(
     world: Collection, models: list[str], tmp_path: Path
 ) -> None:
-    wanted = evaluate(world, load_encoder(models[0]), texts="captions", show=False)
+    wanted = evaluate(world, load_encoder(models[0]), texts="captions", progress=False)
     for collection in (world.folder, str(world.folder)):
         for model in (models[0], Path(models[0])):
-            assert evaluate(collection, model, texts="captions", show=False).scores == wanted.scores
-    assert sweep(str(world.folder), models[0], texts="captions", show=False)[0] == wanted
+            assert (
+                evaluate(collection, model, texts="captions", progress=False).scores
+                == wanted.scores
+            )
+    assert sweep(str(world.folder), models[0], texts="captions", progress=False)[0] == wanted
     run = pg.train(world.folder, models[0], recipe="c4", out=tmp_path / "r", max_steps=1,
-                   batch_size=8, show=False)  # fmt: skip
+                   batch_size=8, progress=False)  # fmt: skip
     by_run = [
-        evaluate(world, one, texts="captions", show=False).scores
+        evaluate(world, one, texts="captions", progress=False).scores
         for one in (run, run.folder, str(run.folder / "checkpoint"), run.encoder)
     ]
     assert all(scores == by_run[0] for scores in by_run)
     assert len(repr(run)) < 300
     for collection, model in ((5, models[0]), (world, 5), (world, None), (None, models[0])):
         with pytest.raises(UsageError):
-            evaluate(collection, model, show=False)
+            evaluate(collection, model, progress=False)
     for collection, model in (("f8k", "blip0"), (world, "no such/model/at all")):
         with pytest.raises(UsageError, match="there is no folder"):
-            evaluate(collection, model, show=False)
+            evaluate(collection, model, progress=False)
     for sides in ((5, wanted), (wanted, None), ([], wanted), ([5], wanted)):
         with pytest.raises(UsageError):
             compare(*sides)
@@ -195,6 +198,6 @@ def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
 
 def test_what_python_shows_is_short(encoder: ImageTextEncoder, world: Collection) -> None:
     assert "[2, 16]" in repr(pg.encode_texts(encoder, ["a", "b"]))
-    assert "identical files" not in repr(found := pg.audit(world, show=False))
+    assert "identical files" not in repr(found := pg.audit(world, progress=False))
     assert repr(found).startswith(f"<audit of {world.name} and {world.name}: ")
     assert dir(pg) == sorted(set(pg.__all__))

@@ -20,7 +20,7 @@ SOURCE = {"name": "train", "split": "train"}
 
 @pytest.fixture(scope="module")
 def result(world: Collection, encoder: ImageTextEncoder) -> Result:
-    return evaluate(world, encoder, texts="captions", tokens=77, show=False)
+    return evaluate(world, encoder, texts="captions", tokens=77, progress=False)
 
 
 def test_the_parts_make_the_whole_and_are_not_ranked_anew(result: Result) -> None:
@@ -73,28 +73,28 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     ]
     for name, records in (("train", seen), ("eval", own)):
         items = [Item(r.id, "", lambda r=r: r, trusted=True) for r in records]
-        write_collection(folder / name, items, name=name, source="test", show=False)
+        write_collection(folder / name, items, name=name, source="test", progress=False)
     return folder / "train", folder / "eval"
 
 
 def test_the_split_that_is_trained_on_is_compared(sets: tuple[Path, Path]) -> None:
     train, data = sets[0], Collection.open(sets[1])
-    by_default = marks(audit_of(train, data, show=False))
+    by_default = marks(audit_of(train, data, progress=False))
     assert by_default["bytes"] == {"e1"}
     assert by_default["text"] == {"e8", "e9", "e10", "e11"}
-    everything = audit_of(train, data, train_split="all", show=False)
+    everything = audit_of(train, data, train_split="all", progress=False)
     assert marks(everything, ["bytes"]) == {"bytes": {"e1", "e5"}}
     with pytest.raises(UsageError, match=r"nothing by 'looks': choose from id, url"):
         marks(everything, ["looks"])
     with pytest.raises(UsageError, match="audited against itself"):
-        audit_of(sets[1], data, show=False)
+        audit_of(sets[1], data, progress=False)
 
 
 def test_a_written_audit_is_taken_if_it_is_of_this_data(
     sets: tuple[Path, Path], tmp_path: Path
 ) -> None:
     train, data = Collection.open(sets[0]), Collection.open(sets[1])
-    report = audit(train, data, show=False)
+    report = audit(train, data, progress=False)
     report.write(tmp_path / "a")
     back = load_report(tmp_path / "a" / "audit.json")
     assert back.as_dict() == report.as_dict()
@@ -103,10 +103,10 @@ def test_a_written_audit_is_taken_if_it_is_of_this_data(
         audit_of(tmp_path / "a", train)
     with pytest.raises(UsageError, match="name none of TRAIN"):
         audit_of(tmp_path / "a", data, train_split="train")
-    audit(data, show=False).write(tmp_path / "own")
+    audit(data, progress=False).write(tmp_path / "own")
     with pytest.raises(UsageError, match="compares one collection with itself"):
         audit_of(tmp_path / "own", data)
-    audit(data, train, split="val", show=False).write(tmp_path / "val")
+    audit(data, train, split="val", progress=False).write(tmp_path / "val")
     with pytest.raises(UsageError, match="of the split val alone, not of train"):
         audit_of(tmp_path / "val", train, split="train")
     for damage in ("{}", "[1]", '{"train": 1', ""):
@@ -157,7 +157,7 @@ def test_images_of_train_that_cannot_be_compared_are_named(
     picture = next(png(scene) for _, scene in scenes_of("train", 1, 5, family=1))
     records = [Record("b", ImageRef(b"no picture")), Record("c", ImageRef(picture))]
     items = [Item(r.id, "", lambda r=r: r, trusted=True) for r in records]
-    write_collection(broken, items, name="broken", source="test", show=False)
+    write_collection(broken, items, name="broken", source="test", progress=False)
     done = paragrain("evaluate", sets[1], "--model", random_blip, "--texts", "captions",
                      "--audited", broken)  # fmt: skip
     assert done.code == 3

@@ -72,7 +72,7 @@ def test_another_size_is_evaluated_and_the_result_says_so(
     tmp_path: Path, encoder: ImageTextEncoder
 ) -> None:
     data = docci(tmp_path / "docci")
-    said = evaluate(data, encoder, protocol="docci-all", show=False).about
+    said = evaluate(data, encoder, protocol="docci-all", progress=False).about
     assert said["collection"]["split"] == "all"
     assert said["protocol"]["name"] == "docci-all"
     assert (said["protocol"]["text_field"], said["protocol"]["token_budget"]) == (
@@ -84,13 +84,13 @@ def test_another_size_is_evaluated_and_the_result_says_so(
     assert (sizes["found"], sizes["as_expected"]) == ({"images": 4, "texts": 4}, False)
     assert sizes["expected"][0]["images"] == 14847
 
-    test = evaluate(data, encoder, protocol="docci-test", tokens=77, show=False).about
+    test = evaluate(data, encoder, protocol="docci-test", tokens=77, progress=False).about
     assert test["collection"]["split"] == "test"
     assert test["protocol"]["changed"] == ["tokens"]
     assert test["protocol"]["sizes"]["found"]["images"] == 1
     only = collection(tmp_path / "only", [Record("a", description="a star")])
     with pytest.raises(UsageError, match="no split 'test'"):
-        evaluate(only, encoder, protocol="docci-test", show=False)
+        evaluate(only, encoder, protocol="docci-test", progress=False)
 
 
 def test_the_expected_size_is_recognised() -> None:
@@ -113,7 +113,7 @@ def test_one_to_one_takes_the_first_text_and_keeps_images_without(
             Record("c", captions=["x"]),
         ],
     )
-    result = evaluate(data, encoder, protocol="urban1k", show=False)
+    result = evaluate(data, encoder, protocol="urban1k", progress=False)
     assert (result.scores.images, result.scores.texts) == (3, 2)
     assert result.about["empty_texts_left_out"] == 1
 
@@ -132,7 +132,7 @@ def test_the_sample_is_drawn_by_its_seed_and_listed(
     small = {**load_protocol("sharegpt4v-80k").model_dump(), "sample": {"seed": 0, "parts": parts}}
     monkeypatch.setitem(protocols(), "sharegpt4v-80k", Protocol(**small))
     data = shared_gpt(tmp_path / "c")
-    one, other = sweep(data, encoder, [20, 77], protocol="sharegpt4v-80k", show=False)
+    one, other = sweep(data, encoder, [20, 77], protocol="sharegpt4v-80k", progress=False)
     one.save(tmp_path / "r.json")
     ids = load_result(tmp_path / "r.json").queries.ids
     assert len(ids) == 5
@@ -147,9 +147,9 @@ def test_the_sample_is_drawn_by_its_seed_and_listed(
 
     monkeypatch.setitem(protocols(), "sharegpt4v-80k",
                         Protocol(**{**small, "sample": {"seed": 1, "parts": parts}}))  # fmt: skip
-    assert evaluate(data, encoder, protocol="sharegpt4v-80k", show=False).queries.ids != ids
+    assert evaluate(data, encoder, protocol="sharegpt4v-80k", progress=False).queries.ids != ids
     with pytest.raises(ParagrainError, match="with coco/ or llava_pretrain/ in their id"):
-        evaluate(docci(tmp_path / "d"), encoder, protocol="sharegpt4v-80k", show=False)
+        evaluate(docci(tmp_path / "d"), encoder, protocol="sharegpt4v-80k", progress=False)
 
 
 def test_an_image_that_is_missing_leaves_the_others_of_the_sample_alone() -> None:
@@ -208,7 +208,7 @@ def test_another_package_adds_a_protocol(
         f"OWN = {OWN!r}\nBROKEN = {{**OWN, 'texts': 'negatives'}}\nNUMBER = 5\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    result = evaluate(world, encoder, protocol="shop-test", show=False)
+    result = evaluate(world, encoder, protocol="shop-test", progress=False)
     assert result.about["protocol"]["name"] == "shop-test"
     assert result.about["protocol"]["sizes"]["as_expected"]
     for name in ("broken", "number"):

@@ -28,13 +28,13 @@ from paragrain.sources.scenes import import_scenes
 def test_a_budget_that_cuts_nothing_is_the_plain_evaluation(
     world: Collection, encoder: ImageTextEncoder, cut: str
 ) -> None:
-    plain = evaluate(world, encoder, texts="captions", tokens=512, show=False)
-    short, whole = sweep(world, encoder, [20, 512], texts="captions", cut=cut, show=False)
+    plain = evaluate(world, encoder, texts="captions", tokens=512, progress=False)
+    short, whole = sweep(world, encoder, [20, 512], texts="captions", cut=cut, progress=False)
     assert whole.queries.fingerprint == plain.queries.fingerprint
     assert whole.scores == plain.scores
     said = short.about["protocol"]
     assert (said["text_cut"], said["share_cut"]) == (cut, said["texts_cut"] / said["texts"])
-    by_tokens = evaluate(world, encoder, texts="captions", tokens=20, show=False)
+    by_tokens = evaluate(world, encoder, texts="captions", tokens=20, progress=False)
     assert said["texts_cut"] == by_tokens.about["protocol"]["texts_cut"]
     assert said["tokens_lost"] > by_tokens.about["protocol"]["tokens_lost"]
 
@@ -45,7 +45,7 @@ def test_results_of_different_cuts_are_no_pairs(
     files = {}
     for cut in ("tokens", "words"):
         files[cut] = tmp_path / f"{cut}.json"
-        evaluate(world, encoder, tokens=40, cut=cut, show=False).save(files[cut])
+        evaluate(world, encoder, tokens=40, cut=cut, progress=False).save(files[cut])
     with pytest.raises(UsageError, match=r"differ in text cut \(tokens and words\)"):
         compare(*([load_result(file)] for file in files.values()))
     # A file from before there was a choice was cut by tokens.
@@ -59,16 +59,16 @@ def test_results_of_different_cuts_are_no_pairs(
 def test_a_protocol_says_that_its_cut_was_changed(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
-    result = evaluate(world, encoder, protocol="docci-test", cut="words", show=False)
+    result = evaluate(world, encoder, protocol="docci-test", cut="words", progress=False)
     assert result.about["protocol"]["changed"] == ["cut"]
     with pytest.raises(UsageError, match="cut by 'lines'"):
-        evaluate(world, encoder, cut="lines", show=False)
+        evaluate(world, encoder, cut="lines", progress=False)
 
 
 def test_the_plot_shows_what_the_results_say(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
-    results = sweep(world, encoder, [40, 20, 512], texts="captions", show=False)
+    results = sweep(world, encoder, [40, 20, 512], texts="captions", progress=False)
     above, below = sweep_figure(results).axes
     ordered = [results[1], results[0], results[2]]
     for line, direction in zip(above.lines, ("image_to_text", "text_to_image"), strict=True):
@@ -122,7 +122,7 @@ def test_a_killed_evaluation_goes_on(
 ) -> None:
     monkeypatch.setattr(saved, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(tiles, "HOST_TILE", (6, 50))
-    benchmark = Benchmark.load(world, encoder, "captions", split="test", show=False)
+    benchmark = Benchmark.load(world, encoder, "captions", split="test", progress=False)
     tokens = benchmark.tokenize(encoder, 77)
     whole = benchmark.rank(encoder, tokens)
     walked: list[int] = []
@@ -141,7 +141,7 @@ def test_a_killed_evaluation_goes_on(
         benchmark.rank(encoder, tokens)
     assert benchmark.cache is not None
     assert len(list(benchmark.cache.glob(".ranking-*.npz"))) == 1
-    again = evaluate(world, encoder, texts="captions", tokens=77, show=False)
+    again = evaluate(world, encoder, texts="captions", tokens=77, progress=False)
     assert walked == [0, 6, 12, 12, 18]  # the first two were not done again
     assert again.queries.fingerprint == whole.fingerprint
     assert not list(benchmark.cache.glob(".ranking-*"))
@@ -153,20 +153,20 @@ def test_without_a_cache_nothing_is_kept(
     def written(*_: object) -> None:
         raise AssertionError("there is no place to write to")
 
-    loaded = Benchmark.load(world, encoder, "captions", split="test", show=False)
+    loaded = Benchmark.load(world, encoder, "captions", split="test", progress=False)
     monkeypatch.setattr(saved.Saved, "save", written)
     alone = replace(loaded, cache=None)
     assert len(alone.rank(encoder, alone.tokenize(encoder, 77)).ids) == 20
 
 
 def test_the_sample_alone_is_embedded(encoder: ImageTextEncoder, tmp_path: Path) -> None:
-    import_scenes(tmp_path / "w", size=24, seed=9, show=False)
+    import_scenes(tmp_path / "w", size=24, seed=9, progress=False)
     data = Collection.open(tmp_path / "w")
     ids = data.ids("test")[2:6]
-    benchmark = Benchmark.load(data, encoder, "captions", split="test", ids=ids, show=False)
+    benchmark = Benchmark.load(data, encoder, "captions", split="test", ids=ids, progress=False)
     assert benchmark.ids == ids
     assert benchmark.images.shape == (4, encoder.dim)
     assert benchmark.cache is not None
     assert len(json.loads((benchmark.cache / "ids.json").read_text())) == 4
-    whole = Benchmark.load(data, encoder, "captions", split="test", show=False)
+    whole = Benchmark.load(data, encoder, "captions", split="test", progress=False)
     np.testing.assert_array_equal(whole.images[2:6], benchmark.images)

@@ -22,7 +22,7 @@ from paragrain.sources.scenes import Scene, Thing, import_scenes, render, sample
 from paragrain.training.checkpoints import MetricsLog
 
 SMALL = {"width": 32, "heads": 4, "vision_layers": 1, "text_layers": 1, "vector_width": 16}
-QUICK = {"batch_size": 8, "dense_steps": 2, "contrast_steps": 2, "size": SMALL, "show": False}
+QUICK = {"batch_size": 8, "dense_steps": 2, "contrast_steps": 2, "size": SMALL, "progress": False}
 
 
 def test_it_makes_a_folder_that_plain_transformers_opens(world: Collection, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_killed_run_goes_on_with_the_same_curve(
 def test_the_model_knows_the_pictures_it_saw_and_those_of_its_start(
     world: Collection, tmp_path: Path
 ) -> None:
-    import_scenes(tmp_path / "more", size=24, seed=3, show=False)
+    import_scenes(tmp_path / "more", size=24, seed=3, progress=False)
     more = Collection.open(tmp_path / "more")
     steps = {**QUICK, "batch_size": 12, "dense_steps": 0, "contrast_steps": 1}
     first = pretrain(world, tmp_path / "first", **steps)
@@ -102,7 +102,9 @@ def test_the_model_knows_the_pictures_it_saw_and_those_of_its_start(
         for one in (world, more)
     ]
     assert [int(known.has("trained", own).sum()) for own in keys] == [12, 24]
-    told = evaluate(world, start, texts="captions", split="train", show=False).about["trained_on"]
+    told = evaluate(world, start, texts="captions", split="train", progress=False).about[
+        "trained_on"
+    ]
     assert told["splits"]["train"]["same_content"] == 12
 
 
@@ -118,7 +120,7 @@ def test_without_graphs_there_is_only_contrast(tmp_path: Path) -> None:
     rng = random.Random(0)
     records = [picture_without_graph(row, sample_scene(rng)) for row in range(4)]
     items = [Item(r.id, "1", lambda r=r: r) for r in records]  # type: ignore[misc]
-    write_collection(tmp_path / "c", items, name="plain", source="test", show=False)
+    write_collection(tmp_path / "c", items, name="plain", source="test", progress=False)
     pretrain(Collection.open(tmp_path / "c"), tmp_path / "run", **QUICK)
     lines = (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
     assert {json.loads(line)["stage"] for line in lines} == {"contrast"}
@@ -131,7 +133,7 @@ def picture_without_graph(row: int, scene: Scene) -> Record:
 
 
 def test_long_texts_are_never_shown(world: Collection) -> None:
-    data = load_data(world, "train", 96, show=False)
+    data = load_data(world, "train", 96, progress=False)
     assert len(data) == len(data.scenes) == 24
     assert all(len(own) == 6 for own in data.texts)  # the alt-text and five captions
     assert max(len(text.split()) for own in data.texts for text in own) < 20
@@ -141,10 +143,10 @@ def test_long_texts_are_never_shown(world: Collection) -> None:
 def test_too_few_pictures_are_refused(tmp_path: Path) -> None:
     record = picture_without_graph(0, sample_scene(random.Random(0)))
     write_collection(
-        tmp_path / "c", [Item("0", "1", lambda: record)], name="one", source="test", show=False
+        tmp_path / "c", [Item("0", "1", lambda: record)], name="one", source="test", progress=False
     )
     with pytest.raises(ParagrainError, match="needs two or more"):
-        load_data(Collection.open(tmp_path / "c"), "train", 96, show=False)
+        load_data(Collection.open(tmp_path / "c"), "train", 96, progress=False)
 
 
 def test_pixels_are_those_of_the_processor() -> None:

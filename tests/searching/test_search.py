@@ -21,8 +21,8 @@ from paragrain.sources import import_folder
 
 def test_hits_are_those_of_the_whole_product(world: Collection, encoder: ImageTextEncoder) -> None:
     query = "a red star above a blue circle"
-    result = search(world, encoder, query, k=7, show=False)
-    images = embed(world, encoder, show=False)
+    result = search(world, encoder, query, k=7, progress=False)
+    images = embed(world, encoder, progress=False)
     scores = images.vectors @ encode_texts(encoder, [query], tokens=512).vectors[0]
     order = np.argsort(-scores, kind="stable")[:7]
     assert [hit.id for hit in result] == [images.ids[row] for row in order]
@@ -31,31 +31,31 @@ def test_hits_are_those_of_the_whole_product(world: Collection, encoder: ImageTe
 
 
 def test_the_top_5_is_a_prefix_of_the_top_15(world: Collection, encoder: ImageTextEncoder) -> None:
-    few, many = (search(world, encoder, "a green heart", k=k, show=False) for k in (5, 15))
+    few, many = (search(world, encoder, "a green heart", k=k, progress=False) for k in (5, 15))
     assert few.hits == many.hits[:5]
-    assert len(search(world, encoder, "a green heart", k=10_000, show=False)) == len(world)
+    assert len(search(world, encoder, "a green heart", k=10_000, progress=False)) == len(world)
 
 
 def test_the_part_of_the_query_that_was_not_read_is_told(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
     query = "a red star above a blue circle"
-    assert search(world, encoder, query, show=False).cut == ""
-    result = search(world, encoder, query, tokens=5, show=False)
+    assert search(world, encoder, query, progress=False).cut == ""
+    result = search(world, encoder, query, tokens=5, progress=False)
     assert result.cut == "above a blue circle"
     assert (result.tokens, result.budget) == (9, 5)
 
 
 def test_one_split_only(world: Collection, encoder: ImageTextEncoder) -> None:
-    hits = search(world, encoder, "a star", k=50, split="val", show=False)
+    hits = search(world, encoder, "a star", k=50, split="val", progress=False)
     assert {hit.id for hit in hits} == set(world.ids("val"))
 
 
 def test_wrong_requests(world: Collection, encoder: ImageTextEncoder) -> None:
     with pytest.raises(UsageError, match="the query is empty"):
-        search(world, encoder, "  ", show=False)
+        search(world, encoder, "  ", progress=False)
     with pytest.raises(UsageError, match="at least 1"):
-        search(world, encoder, "a star", k=0, show=False)
+        search(world, encoder, "a star", k=0, progress=False)
 
 
 def test_a_folder_indexed_twice_then_changed_keeps_a_stable_count(
@@ -69,12 +69,12 @@ def test_a_folder_indexed_twice_then_changed_keeps_a_stable_count(
         Image.new("RGB", (40, 40), (60 * shade, 90, 30)).save(buffer, "jpeg")
         (pictures / name).write_bytes(buffer.getvalue())
     for _ in range(2):
-        import_folder(pictures, tmp_path / "out", show=False)
-        hits = search(Collection.open(tmp_path / "out"), encoder, "a star", k=9, show=False)
+        import_folder(pictures, tmp_path / "out", progress=False)
+        hits = search(Collection.open(tmp_path / "out"), encoder, "a star", k=9, progress=False)
         assert sorted(hit.id for hit in hits) == sorted(names)
     (pictures / names[0]).unlink()
-    import_folder(pictures, tmp_path / "out", show=False)
-    hits = search(Collection.open(tmp_path / "out"), encoder, "a star", k=9, show=False)
+    import_folder(pictures, tmp_path / "out", progress=False)
+    hits = search(Collection.open(tmp_path / "out"), encoder, "a star", k=9, progress=False)
     assert sorted(hit.id for hit in hits) == sorted(names[1:])
 
 
@@ -85,7 +85,7 @@ def test_images_that_cannot_be_searched_are_named(
     pictures.mkdir()
     for shade in range(2):
         Image.new("RGB", (40, 40), (60 * shade, 90, 30)).save(pictures / f"{shade}.png")
-    import_folder(pictures, tmp_path / "out", show=False)
+    import_folder(pictures, tmp_path / "out", progress=False)
     collection = Collection.open(tmp_path / "out")
     original = Collection.image_bytes
     broken = {"1.png"}
@@ -94,13 +94,13 @@ def test_images_that_cannot_be_searched_are_named(
         "image_bytes",
         lambda self, record: b"" if record.id in broken else original(self, record),
     )
-    result = search(collection, encoder, "a star", show=False)
+    result = search(collection, encoder, "a star", progress=False)
     assert [hit.id for hit in result] == ["0.png"]
     assert [name for name, _ in result.failed] == ["1.png"]
     broken.add("0.png")
     shutil.rmtree(tmp_path / "out" / "embeddings")
     with pytest.raises(ParagrainError, match=r"none of the 2 images .* can be used"):
-        search(collection, encoder, "a star", show=False)
+        search(collection, encoder, "a star", progress=False)
 
 
 def test_a_tokenizer_that_cuts_by_itself_and_a_lone_surrogate_do_no_harm(
@@ -109,24 +109,26 @@ def test_a_tokenizer_that_cuts_by_itself_and_a_lone_surrogate_do_no_harm(
     encoder = load_encoder(random_blip, "cpu")
     encoder.tokenizer("a red star", truncation=True, max_length=4)
     query = "a red star above a blue \ud800 circle"
-    assert search(world, encoder, query, tokens=5, show=False).cut.startswith("above a blue")
+    assert search(world, encoder, query, tokens=5, progress=False).cut.startswith("above a blue")
 
 
 def test_names_are_taken_for_what_they_name(world: Collection, random_blip: Path) -> None:
-    by_name = search(str(world.folder), random_blip, "a red star", k=3, show=False)
-    assert by_name == search(world, load_encoder(random_blip, "cpu"), "a red star", k=3, show=False)
+    by_name = search(str(world.folder), random_blip, "a red star", k=3, progress=False)
+    assert by_name == search(
+        world, load_encoder(random_blip, "cpu"), "a red star", k=3, progress=False
+    )
     for wrong in (["a star", " "], [], ["a star", 7], 7):
         with pytest.raises(UsageError, match="quer"):
-            search(world, random_blip, wrong, show=False)  # type: ignore[call-overload]
+            search(world, random_blip, wrong, progress=False)  # type: ignore[call-overload]
     with pytest.raises(UsageError, match="there is no folder"):
-        search("nowhere", random_blip, "a star", show=False)
+        search("nowhere", random_blip, "a star", progress=False)
 
 
 def test_several_queries_have_a_result_each(world: Collection, encoder: ImageTextEncoder) -> None:
     queries = ["a red star", "a green heart above a blue circle", "a red star"]
-    found = search(world, encoder, queries, k=4, tokens=6, show=False)
+    found = search(world, encoder, queries, k=4, tokens=6, progress=False)
     for query, result in zip(queries, found, strict=True):
-        alone = search(world, encoder, query, k=4, tokens=6, show=False)
+        alone = search(world, encoder, query, k=4, tokens=6, progress=False)
         assert [hit.id for hit in result] == [hit.id for hit in alone]
         assert (result.query, result.cut, result.tokens) == (query, alone.cut, alone.tokens)
     assert found[1].cut
@@ -148,8 +150,8 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_hit_has_its_picture_and_its_file(
     pictures: Path, tmp_path: Path, encoder: ImageTextEncoder, store: Any
 ) -> None:
-    import_folder(pictures, tmp_path / "out", store=store, show=False)
-    hits = {h.id: h for h in search(tmp_path / "out", encoder, "a star", k=9, show=False)}
+    import_folder(pictures, tmp_path / "out", store=store, progress=False)
+    hits = {h.id: h for h in search(tmp_path / "out", encoder, "a star", k=9, progress=False)}
     assert set(hits) == {"a.png", "inner/b c.png", "turned.jpg"}
     assert hits["turned.jpg"].image.size == (20, 40)  # upright, by the one way to decode
     root = pictures if store == "bytes" else tmp_path / "out" / "images"
@@ -168,20 +170,20 @@ def test_a_strangers_collection_tells_of_no_files_elsewhere(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
     shutil.copytree(world.folder, tmp_path / "world")
-    first = search(tmp_path / "world", encoder, "a star", k=1, show=False)[0]
+    first = search(tmp_path / "world", encoder, "a star", k=1, progress=False)[0]
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / first.path).write_bytes(b"of somebody else")
     info = json.loads((tmp_path / "world" / "collection.json").read_text("utf-8"))
     for folder in (str(tmp_path / "secret"), 7, "\0", None):
         info["import"] = {"arguments": {"folder": folder, "images": [folder]}}
         (tmp_path / "world" / "collection.json").write_text(json.dumps(info), "utf-8")
-        assert search(tmp_path / "world", encoder, "a star", k=1, show=False)[0].file is None
+        assert search(tmp_path / "world", encoder, "a star", k=1, progress=False)[0].file is None
 
 
 def test_a_result_is_short_to_look_at_and_can_be_kept(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
-    result = search(world, encoder, "a red star, " * 9, k=4, show=False)
+    result = search(world, encoder, "a red star, " * 9, k=4, progress=False)
     first = f"{result[0].id} {result[0].score:.4f}"
     assert repr(result).startswith(
         f"<SearchResult 'a red star, a red star, a red star, a...': {first}"

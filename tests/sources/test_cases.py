@@ -86,14 +86,14 @@ def tar(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def folder(given: dict[str, bytes], work: Path, out: Path) -> Any:
-    return import_folder(pictures(work / "i", given), out, show=False)
+    return import_folder(pictures(work / "i", given), out, progress=False)
 
 
 def coco(given: dict[str, bytes], work: Path, out: Path) -> Any:
     listed = [{"id": n, "file_name": name} for n, name in enumerate(given)]
     said = [{"id": n, "image_id": n, "caption": "a caption"} for n in range(len(given))]
     file = text(work / "c.json", json.dumps({"images": listed, "annotations": said}))
-    return import_coco(pictures(work / "i", given), file, out, show=False)
+    return import_coco(pictures(work / "i", given), file, out, progress=False)
 
 
 def karpathy(given: dict[str, bytes], work: Path, out: Path) -> Any:
@@ -101,12 +101,12 @@ def karpathy(given: dict[str, bytes], work: Path, out: Path) -> Any:
         {"filename": name, "split": "test", "sentences": [{"raw": "a caption"}]} for name in given
     ]
     file = text(work / "d.json", json.dumps({"images": listed, "dataset": "flickr30k"}))
-    return import_karpathy(file, pictures(work / "i", given), out, show=False)
+    return import_karpathy(file, pictures(work / "i", given), out, progress=False)
 
 
 def flickr(given: dict[str, bytes], work: Path, out: Path) -> Any:
     file = text(work / "f.token.txt", *(f"{name}#0\ta caption" for name in given))
-    return import_flickr(file, pictures(work / "i", given), out, show=False)
+    return import_flickr(file, pictures(work / "i", given), out, progress=False)
 
 
 def docci(given: dict[str, bytes], work: Path, out: Path) -> Any:
@@ -115,19 +115,19 @@ def docci(given: dict[str, bytes], work: Path, out: Path) -> Any:
         for name in given
     ]
     file = text(work / "d.jsonlines", *map(json.dumps, rows))
-    return import_docci(file, pictures(work / "i", given), out, show=False)
+    return import_docci(file, pictures(work / "i", given), out, progress=False)
 
 
 def jsonl(given: dict[str, bytes], work: Path, out: Path) -> Any:
     file = text(work / "d.jsonl", *(json.dumps({"image": n, "description": "x"}) for n in given))
-    return import_jsonl(file, pictures(work / "i", given), out, show=False)
+    return import_jsonl(file, pictures(work / "i", given), out, progress=False)
 
 
 def sharegpt4v(given: dict[str, bytes], work: Path, out: Path) -> Any:
     turns = [{"from": "human", "value": "<image>\nSay."}, {"from": "gpt", "value": "a text"}]
     rows = [{"id": name, "image": name, "conversations": turns} for name in given]
     file = text(work / "s.json", json.dumps(rows))
-    return import_sharegpt4v(file, [pictures(work / "i", given)], out, show=False)
+    return import_sharegpt4v(file, [pictures(work / "i", given)], out, progress=False)
 
 
 def urban1k(given: dict[str, bytes], work: Path, out: Path) -> Any:
@@ -135,12 +135,12 @@ def urban1k(given: dict[str, bytes], work: Path, out: Path) -> Any:
     (work / "u" / "caption").mkdir()
     for name in given:
         text(work / "u" / "caption" / f"{Path(name).stem}.txt", "a text")
-    return import_urban1k(work / "u", out, show=False)
+    return import_urban1k(work / "u", out, progress=False)
 
 
 def webdataset(given: dict[str, bytes], work: Path, out: Path) -> Any:
     texts = {f"{Path(name).stem}.txt": b"a caption" for name in given}
-    return import_webdataset(tar(work / "00000.tar", given | texts), out, show=False)
+    return import_webdataset(tar(work / "00000.tar", given | texts), out, progress=False)
 
 
 def cc3m(given: dict[str, bytes], work: Path, out: Path) -> Any:
@@ -150,7 +150,7 @@ def cc3m(given: dict[str, bytes], work: Path, out: Path) -> Any:
         for name in given
     }
     file = text(work / "t.tsv", *(f"a caption\thttp://a.org/{name}" for name in given))
-    return import_cc3m(file, out, images=tar(work / "00000.tar", given | told), show=False)
+    return import_cc3m(file, out, images=tar(work / "00000.tar", given | told), progress=False)
 
 
 IMPORTERS: list[Import] = [

@@ -32,7 +32,7 @@ def caption(image: Any, text: Any, id: int = 1) -> dict[str, Any]:
 
 def test_the_shared_photographs_import_with_their_paragraphs(shared: Path, tmp_path: Path) -> None:
     photos = shared / "photos"
-    options: dict[str, Any] = {"texts": photos / "paragraphs.jsonl", "show": False}
+    options: dict[str, Any] = {"texts": photos / "paragraphs.jsonl", "progress": False}
     report = import_coco(photos / "images", photos / "captions.json", tmp_path / "c", **options)
     assert (report.written, report.skipped, report.notes) == (50, [], [])
     collection = Collection.open(tmp_path / "c")
@@ -85,7 +85,7 @@ def test_what_is_amiss_is_named_and_the_rest_comes_in(tmp_path: Path) -> None:
             "no object",
         ],
     )
-    report = import_coco(images, captions, tmp_path / "c", split="test", show=False)
+    report = import_coco(images, captions, tmp_path / "c", split="test", progress=False)
     assert report.written == 3
     assert report.splits == {"test": 3}
     assert report.notes == [
@@ -126,7 +126,7 @@ def test_texts_join_by_id_or_name_and_add_to_what_is_there(tmp_path: Path) -> No
     texts.write_text(
         "image,caption,split\nval2017/000000000123.jpg,further,val\n000000000456,first,\n9,?,\n"
     )
-    report = import_coco(images, captions, tmp_path / "c", texts=texts, show=False)
+    report = import_coco(images, captions, tmp_path / "c", texts=texts, progress=False)
     assert report.skipped == [("texts: 9", "line 4 fits no image")]
     records = Collection.open(tmp_path / "c").get(["123", "456"])
     assert (records["123"].captions, records["123"].split) == (["own", "further"], "val")
@@ -138,7 +138,7 @@ def test_changed_captions_are_taken_over(tmp_path: Path) -> None:
     listed = [{"id": 1, "file_name": "a.jpg"}]
     for text, written in [("one", 1), ("two", 1), ("two", 0)]:
         captions = put_json(tmp_path / "captions.json", listed, [caption(1, text)])
-        report = import_coco(tmp_path / "images", captions, tmp_path / "c", show=False)
+        report = import_coco(tmp_path / "images", captions, tmp_path / "c", progress=False)
         assert (report.written, report.removed) == (written, 0)
         assert next(Collection.open(tmp_path / "c").records()).captions == [text]
 
@@ -161,7 +161,7 @@ def test_what_cannot_be_used_says_why(tmp_path: Path, content: str, reason: str)
     (tmp_path / "captions.json").write_text(content)
     (tmp_path / "images").mkdir()
     with pytest.raises(ParagrainError, match=reason):
-        import_coco(tmp_path / "images", tmp_path / "captions.json", tmp_path / "c", show=False)
+        import_coco(tmp_path / "images", tmp_path / "captions.json", tmp_path / "c", progress=False)
     assert not (tmp_path / "c").exists()
 
 

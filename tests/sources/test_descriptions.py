@@ -48,14 +48,14 @@ def docci(tmp_path: Path) -> Path:
 
 
 def test_docci_keeps_its_splits_and_texts(docci: Path, tmp_path: Path) -> None:
-    report = import_docci(docci, tmp_path / "images", tmp_path / "c", show=False)
+    report = import_docci(docci, tmp_path / "images", tmp_path / "c", progress=False)
     assert report.splits == {"train": 1, "test": 1, "qual_dev": 1, "qual_test": 1}
     assert (report.skipped, report.notes) == ([], [])
     records = records_of(tmp_path / "c")
     assert records["qual_dev_00002"].description == f"qual_dev {ODD}"
     assert records["qual_dev_00002"].image.path == "qual_dev_00002.jpg"
     assert {record.source for record in records.values()} == {"docci"}
-    again = import_docci(docci, tmp_path / "images", tmp_path / "c", show=False)
+    again = import_docci(docci, tmp_path / "images", tmp_path / "c", progress=False)
     assert (again.written, again.kept) == (0, 4)
 
 
@@ -77,7 +77,7 @@ def test_what_is_amiss_in_docci_is_named(tmp_path: Path) -> None:
         "[1]",
         "{",
     )
-    report = import_docci(file, tmp_path / "images", tmp_path / "c", show=False)
+    report = import_docci(file, tmp_path / "images", tmp_path / "c", progress=False)
     problems = dict(report.skipped)
     assert report.skipped[0][0] == "line 11"
     assert problems.pop("line 12").startswith("not JSON")
@@ -106,7 +106,9 @@ def test_any_text_comes_back_as_it_was(texts: list[str]) -> None:
         for number, text in enumerate(texts):
             put_image(folder / "images" / f"{number}.png", number)
             rows.append({"image": f"{number}.png", "description": text})
-        import_jsonl(put(folder / "t.jsonl", *rows), folder / "images", folder / "c", show=False)
+        import_jsonl(
+            put(folder / "t.jsonl", *rows), folder / "images", folder / "c", progress=False
+        )
         found = {id: record.description for id, record in records_of(folder / "c").items()}
     assert found == {f"{n}.png": text if text.strip() else None for n, text in enumerate(texts)}
 
@@ -122,7 +124,7 @@ def test_iiw_names_images_without_extension(tmp_path: Path) -> None:
         {"image/key": "sub2/x", "IIW": "this one", "IIW-P5B": "machine"},
     )
     folder = tmp_path / "images_aar"
-    report = import_jsonl(file, folder, tmp_path / "c", split="test", show=False)
+    report = import_jsonl(file, folder, tmp_path / "c", split="test", progress=False)
     assert report.splits == {"test": 3}
     assert report.skipped == [("x", "x fits 2 files: sub/x.jpg, sub2/x.jpg")]
     assert "image from `image/key`, description from `IIW`, id from `image/key`" in report.notes
@@ -144,7 +146,7 @@ def test_detailcaps_has_three_texts_of_which_one_or_all_are_taken(tmp_path: Path
         {"source": "coco", "image": "COCO/000000000042.jpg", "CogVLM": "no", **texts},
         {"source": "laion", "image": "https://a.example/b/z.jpg", "CogVLM": "no", **texts},
     )
-    report = import_jsonl(file, tmp_path / "images", tmp_path / "one", show=False)
+    report = import_jsonl(file, tmp_path / "images", tmp_path / "one", progress=False)
     assert report.notes == [
         "keys that are not used: `GT_Caption_GPT4V` (2 texts), `GT_Caption_Gemini15Pro` (2 texts)",
         "image from `image`, description from `GT_Caption_GPT4O`, id from `image`",
@@ -152,7 +154,7 @@ def test_detailcaps_has_three_texts_of_which_one_or_all_are_taken(tmp_path: Path
     assert records_of(tmp_path / "one")["https://a.example/b/z.jpg"].description == "by GPT4O"
     import_jsonl(
         file, tmp_path / "images", tmp_path / "all", text_keys=list(texts), field="captions",
-        show=False,
+        progress=False,
     )  # fmt: skip
     record = records_of(tmp_path / "all")["COCO/000000000042.jpg"]
     assert (record.captions, record.description) == ([f"by {name}" for name in by], None)
@@ -170,7 +172,7 @@ def test_keys_can_be_named_and_lines_of_one_image_are_gathered(tmp_path: Path) -
     )
     report = import_jsonl(
         file, tmp_path, tmp_path / "c", image_key="pic", text_keys=["alt"], id_key="n",
-        field="captions", show=False,
+        field="captions", progress=False,
     )  # fmt: skip
     assert report.skipped == [
         ("7", "int where text should be in captions"),
@@ -197,7 +199,7 @@ def test_wrong_options_say_why(tmp_path: Path, options: dict[str, Any], reason: 
     put_image(tmp_path / "a.png")
     file = put(tmp_path / "t.jsonl", {"image": "a.png", "text": "x", "other": "y"})
     with pytest.raises(UsageError, match=reason):
-        import_jsonl(file, tmp_path, tmp_path / "c", show=False, **options)
+        import_jsonl(file, tmp_path, tmp_path / "c", progress=False, **options)
 
 
 def test_wrong_files_say_why(tmp_path: Path) -> None:
@@ -209,11 +211,11 @@ def test_wrong_files_say_why(tmp_path: Path) -> None:
     ]:
         (tmp_path / name).write_text(content)
         with pytest.raises(ParagrainError, match=reason):
-            import_jsonl(tmp_path / name, tmp_path, tmp_path / "c", show=False)
+            import_jsonl(tmp_path / name, tmp_path, tmp_path / "c", progress=False)
     with pytest.raises(UsageError, match=r"lists no images that can be used \(line 1: it has no"):
-        import_docci(tmp_path / "t.jsonl", tmp_path, tmp_path / "c", show=False)
+        import_docci(tmp_path / "t.jsonl", tmp_path, tmp_path / "c", progress=False)
     with pytest.raises(UsageError, match="cannot be read"):
-        import_docci(tmp_path / "absent.jsonl", tmp_path, tmp_path / "c", show=False)
+        import_docci(tmp_path / "absent.jsonl", tmp_path, tmp_path / "c", progress=False)
 
 
 def test_the_commands(paragrain: Callable, docci: Path, tmp_path: Path) -> None:
@@ -246,7 +248,7 @@ def test_keys_that_are_called_after_fields_are_those_fields(tmp_path: Path) -> N
         "width": 8,
     }
     file = put(tmp_path / "t.jsonl", row, {"file_name": "a.png", "caption": "three"})
-    report = import_jsonl(file, tmp_path / "images", tmp_path / "c", show=False)
+    report = import_jsonl(file, tmp_path / "images", tmp_path / "c", progress=False)
     assert (report.skipped, report.splits) == ([], {"val": 1})
     record = records_of(tmp_path / "c")["a.png"]
     assert record.captions == ["one", "two", "three"]
@@ -267,7 +269,7 @@ def test_a_text_that_would_be_the_second_of_a_field_is_named(tmp_path: Path) -> 
         {"image": "a.png", "description": d} for d in ("one", "one", "two", ["x", "y"], "[1, 2]")
     ]
     report = import_jsonl(
-        put(tmp_path / "t.jsonl", *rows), tmp_path / "images", tmp_path / "c", show=False
+        put(tmp_path / "t.jsonl", *rows), tmp_path / "images", tmp_path / "c", progress=False
     )
     assert records_of(tmp_path / "c")["a.png"].description == "one"
     assert [reason for _, reason in report.skipped] == [

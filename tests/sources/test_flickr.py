@@ -45,7 +45,7 @@ def test_token_files_are_put_in_the_order_of_their_numbers(images: Path, tmp_pat
         "../Images/0012.jpg#0\toutside",
         "",
     )
-    report = import_flickr(file, images, tmp_path / "c", split="test", show=False)
+    report = import_flickr(file, images, tmp_path / "c", split="test", progress=False)
     assert report.splits == {"test": 3}
     assert report.skipped == [
         ("line 7", "it is not `name#number TAB caption`"),
@@ -64,7 +64,7 @@ def test_token_files_are_put_in_the_order_of_their_numbers(images: Path, tmp_pat
 def test_stray_quotes_swallow_no_rows(images: Path, tmp_path: Path) -> None:
     rows = ['0012.jpg,"one', "1000092795.jpg,two", '0012.jpg,three"']
     file = put(tmp_path / "captions.txt", "image,caption", *rows)
-    report = import_flickr(file, images, tmp_path / "c", show=False)
+    report = import_flickr(file, images, tmp_path / "c", progress=False)
     assert report.skipped == []
     assert captions_of(tmp_path / "c") == {"0012": ['"one', 'three"'], "1000092795": ["two"]}
 
@@ -80,7 +80,7 @@ def test_sound_csv_is_read_as_csv(images: Path, tmp_path: Path, end: str) -> Non
         '0012.jpg,"over two\nlines"',
         end=end,
     )
-    report = import_flickr(file, images, tmp_path / "c", show=False)
+    report = import_flickr(file, images, tmp_path / "c", progress=False)
     assert (report.skipped, report.notes) == ([], [])
     assert captions_of(tmp_path / "c") == {
         "0012": ['A man , a "dog" , and more .', ODD, "over two\nlines"],
@@ -99,7 +99,7 @@ def test_unsound_csv_is_read_line_by_line(images: Path, tmp_path: Path) -> None:
         "2199200615.jpg",
         "1000092795.jpg,not utf-8 \udcff",
     )
-    report = import_flickr(file, images, tmp_path / "c", show=False)
+    report = import_flickr(file, images, tmp_path / "c", progress=False)
     assert report.skipped == [
         ("line 6", "it has 1 cells, and 2 are needed"),
         ("1000092795.jpg", "a text that is not valid Unicode"),
@@ -125,7 +125,7 @@ def test_the_broken_row_of_flickr30k_is_mended(images: Path, tmp_path: Path) -> 
         "2199200615.jpg| five| A dog .",
         "0012.jpg",
     )
-    report = import_flickr(file, images, tmp_path / "c", show=False)
+    report = import_flickr(file, images, tmp_path / "c", progress=False)
     assert report.notes == ["line 4 lacks the separator after its number: mended"]
     assert report.skipped == [
         ("line 6", "its number is 'five'"),
@@ -144,7 +144,7 @@ def test_three_columns_with_commas(images: Path, tmp_path: Path) -> None:
         "0012.jpg,1,second",
         '0012.jpg,0,"first, quoted"',
     )
-    import_flickr(file, images, tmp_path / "c", show=False)
+    import_flickr(file, images, tmp_path / "c", progress=False)
     assert captions_of(tmp_path / "c") == {"0012": ["first, quoted", "second"]}
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_used_says_why(
 ) -> None:
     (tmp_path / "captions.txt").write_text(content)
     with pytest.raises(ParagrainError, match=reason):
-        import_flickr(tmp_path / "captions.txt", images, tmp_path / "c", show=False)
+        import_flickr(tmp_path / "captions.txt", images, tmp_path / "c", progress=False)
     assert not (tmp_path / "c").exists()
 
 

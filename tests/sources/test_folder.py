@@ -33,7 +33,7 @@ def put(folder: Path, *names: str) -> Path:
 
 
 def bring(folder: Path, out: Path, **options: Any) -> tuple[ImportReport, dict[str, Record]]:
-    report = import_folder(folder, out, show=False, **options)
+    report = import_folder(folder, out, progress=False, **options)
     return report, {record.id: record for record in Collection.open(out).records(images=True)}
 
 
@@ -183,7 +183,7 @@ def test_what_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Path, "read_bytes", read_bytes)  # root may read all: so no chmod here
     monkeypatch.setattr(os, "scandir", scandir)
-    report = import_folder(folder, tmp_path / "out", show=False)
+    report = import_folder(folder, tmp_path / "out", progress=False)
     assert report.written == 2
     assert report.skipped == [
         ("shut", "cannot be read: Permission denied"),

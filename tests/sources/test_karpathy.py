@@ -53,7 +53,7 @@ def coco(tmp_path: Path) -> Path:
 
 
 def test_restval_counts_as_train_and_the_splits_are_counted(coco: Path, tmp_path: Path) -> None:
-    report = import_karpathy(coco, tmp_path, tmp_path / "c", show=False)
+    report = import_karpathy(coco, tmp_path, tmp_path / "c", progress=False)
     assert report.splits == {"train": 2, "val": 1, "test": 1}
     assert report.skipped == []
     assert report.notes == ["1 images of the split restval count as train"]
@@ -64,12 +64,12 @@ def test_restval_counts_as_train_and_the_splits_are_counted(coco: Path, tmp_path
     assert records["2"].captions == [f"restval {n}" for n in range(5)]
     assert records["2"].image.path == "val2014/COCO_val2014_000000000002.jpg"
     assert {record.source for record in records.values()} == {"coco"}
-    again = import_karpathy(coco, tmp_path, tmp_path / "c", show=False)
+    again = import_karpathy(coco, tmp_path, tmp_path / "c", progress=False)
     assert (again.written, again.kept, again.removed) == (0, 4, 0)
 
 
 def test_the_folder_may_be_the_one_that_holds_the_files(coco: Path, tmp_path: Path) -> None:
-    report = import_karpathy(coco, tmp_path / "val2014", tmp_path / "c", show=False)
+    report = import_karpathy(coco, tmp_path / "val2014", tmp_path / "c", progress=False)
     assert report.splits == {"train": 1, "val": 1, "test": 1}
     file = "train2014/COCO_train2014_000000000001.jpg"
     assert report.skipped == [("1", f"its file is missing: {file}")]
@@ -85,7 +85,7 @@ def test_flickr_has_no_cocoid_and_no_filepath(tmp_path: Path) -> None:
         entry("7.jpg", "val", "found by its name alone"),
     ]
     file = put_json(tmp_path / "dataset_flickr30k.json", images, "flickr30k")
-    report = import_karpathy(file, tmp_path / "images", tmp_path / "c", show=False)
+    report = import_karpathy(file, tmp_path / "images", tmp_path / "c", progress=False)
     assert (report.skipped, report.notes) == ([], ["1 images have no captions"])
     records = {record.id: record for record in Collection.open(tmp_path / "c").records()}
     assert records["0012"].captions == ["NA", ODD, ' "two", he said']
@@ -111,7 +111,7 @@ def test_what_is_amiss_is_named_and_the_rest_comes_in(tmp_path: Path) -> None:
         "no object",
     ]
     file = put_json(tmp_path / "d.json", images)
-    report = import_karpathy(file, tmp_path / "images", tmp_path / "c", show=False)
+    report = import_karpathy(file, tmp_path / "images", tmp_path / "c", progress=False)
     assert report.splits == {"train": 1}
     assert report.notes == ["1 of the 3 listed images are missing"]
     leaves = "its file name leaves the folder of the images"
@@ -136,7 +136,7 @@ def test_further_texts_join(coco: Path, tmp_path: Path) -> None:
     texts.write_text(
         '{"cocoid": 4, "paragraph": "Long. Longer."}\n{"id": 9, "caption": "whose?"}\n'
     )
-    report = import_karpathy(coco, tmp_path, tmp_path / "c", texts=texts, show=False)
+    report = import_karpathy(coco, tmp_path, tmp_path / "c", texts=texts, progress=False)
     assert report.skipped == [("texts: 9", "line 2 fits no image")]
     assert Collection.open(tmp_path / "c").get(["4"])["4"].paragraph == "Long. Longer."
 
@@ -154,7 +154,7 @@ def test_further_texts_join(coco: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_used_says_why(tmp_path: Path, content: str, reason: str) -> None:
     (tmp_path / "d.json").write_text(content)
     with pytest.raises(ParagrainError, match=reason):
-        import_karpathy(tmp_path / "d.json", tmp_path, tmp_path / "c", show=False)
+        import_karpathy(tmp_path / "d.json", tmp_path, tmp_path / "c", progress=False)
     assert not (tmp_path / "c").exists()
 
 

@@ -64,7 +64,7 @@ def put_table(path: Path, numbers: range, failed: tuple[int, ...] = ()) -> Path:
 
 
 def bring_in(samples: Path, out: Path, **options: Any) -> tuple[ImportReport, dict[str, Any]]:
-    report = import_webdataset(samples, out, show=False, **options)
+    report = import_webdataset(samples, out, progress=False, **options)
     return report, {record.id: record for record in Collection.open(out).records(images=True)}
 
 
@@ -158,7 +158,7 @@ def test_cc3m_joins_pictures_of_every_form(tmp_path: Path, kind: str) -> None:
         else:
             put_tar(path, range(50) if number == 0 else numbers, "w:gz" if kind == "tgz" else "w")
     out = tmp_path / "c"
-    report = import_cc3m(table, out, images=tmp_path / "i", show=False)
+    report = import_cc3m(table, out, images=tmp_path / "i", progress=False)
     absent = {"000000150", f"{order.index(7):09d}"} if kind == "parquet" else {"000000150"}
     assert {id for id, _ in report.skipped} == absent
     for record in Collection.open(out).records(images=True):
@@ -210,15 +210,15 @@ def test_what_lies_inside_files_cannot_be_linked(tmp_path: Path) -> None:
     put_table(tmp_path / "t/00000.parquet", range(2))
     for samples in (tmp_path / "s", tmp_path / "t/00000.parquet"):
         with pytest.raises(UsageError, match=r"inside 00000\.\w+ are no files"):
-            import_webdataset(samples, tmp_path / "c", store="paths", show=False)
+            import_webdataset(samples, tmp_path / "c", store="paths", progress=False)
         (tmp_path / "c.tsv").write_text(f"a\t{url(0)}\n")
         with pytest.raises(UsageError, match="store them as bytes, or unpack it"):
             import_cc3m(
-                tmp_path / "c.tsv", tmp_path / "c", images=samples, store="paths", show=False
+                tmp_path / "c.tsv", tmp_path / "c", images=samples, store="paths", progress=False
             )
     with tarfile.open(tmp_path / "s/00000.tar") as archive:
         archive.extractall(tmp_path / "files" / "00000", filter="data")
-    import_webdataset(tmp_path / "files", tmp_path / "c", store="paths", show=False)
+    import_webdataset(tmp_path / "files", tmp_path / "c", store="paths", progress=False)
     (first, _) = Collection.open(tmp_path / "c").records()
     assert first.image.path == "images/00000/000000000.png"
     assert (tmp_path / "c" / str(first.image.path)).samefile(tmp_path / "files/00000/000000000.png")

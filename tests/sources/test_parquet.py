@@ -33,7 +33,7 @@ def images(count: int, paths: list[Any] | None = None, first: int = 0) -> list[d
 
 
 def bring(files: Path, out: Path, **options: Any) -> tuple[Any, dict[str, Record]]:
-    report = import_parquet(files, out, show=False, **options)
+    report = import_parquet(files, out, progress=False, **options)
     return report, {r.id: r for r in Collection.open(out).records(images=True)}
 
 
@@ -65,7 +65,7 @@ def test_hugging_face_layout_by_its_own_library(tmp_path: Path) -> None:
     assert (record.captions, record.split, record.image.bytes) == (
         ["validation 1"], "val", png(6),
     )  # fmt: skip
-    again = import_parquet(tmp_path / "hub", tmp_path / "c", show=False)
+    again = import_parquet(tmp_path / "hub", tmp_path / "c", progress=False)
     assert (again.written, again.kept) == (0, 6)
 
 
@@ -184,13 +184,13 @@ def test_wrong_asks_say_why(tmp_path: Path) -> None:
         ({"image_column": "a", "store": "paths"}, "no files that could be linked"),
     ]:
         with pytest.raises(UsageError, match=reason):
-            import_parquet(file, tmp_path / "c", show=False, **options)
+            import_parquet(file, tmp_path / "c", progress=False, **options)
     with pytest.raises(UsageError, match="there are no Parquet files"):
-        import_parquet(tmp_path / "q*.parquet", tmp_path / "c", show=False)
+        import_parquet(tmp_path / "q*.parquet", tmp_path / "c", progress=False)
     with pytest.raises(UsageError, match="no column holds images"):
-        import_parquet(put(tmp_path / "q.parquet", {"text": ["t"]}), tmp_path / "c", show=False)
+        import_parquet(put(tmp_path / "q.parquet", {"text": ["t"]}), tmp_path / "c", progress=False)
     with pytest.raises(ParagrainError, match="none of the 1 items"):
-        import_parquet(file, tmp_path / "c", image_column="a", show=False)
+        import_parquet(file, tmp_path / "c", image_column="a", progress=False)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_an_import_is_told_as_json_can_hold_it(
     texts = pictures.parent / "t.csv"
     texts.write_text("file_name,caption\na.jpg,one\n")
     monkeypatch.chdir(pictures.parent)
-    import_folder("pictures", "out", texts="t.csv", licence="CC0", verify=True, show=False)  # type: ignore[arg-type]
+    import_folder("pictures", "out", texts="t.csv", licence="CC0", verify=True, progress=False)  # type: ignore[arg-type]
     assert written[0]["remember"] == {
         "kind": "folder",
         "arguments": {"folder": str(pictures), "texts": [str(texts)], "licence": "CC0"},
@@ -98,7 +98,7 @@ def test_what_nobody_asked_for_is_not_remembered(
     assert paragrain("import", "folder", pictures, out, "--json").code == 0
     assert written[0]["remember"]["arguments"] == {"folder": str(pictures)}
     assert {key for key, value in written[0].items() if value is not None} == {
-        "name", "source", "problems", "notes", "remember", "show",
+        "name", "source", "problems", "notes", "remember", "progress",
     }  # fmt: skip
     paragrain("import", "folder", pictures, out, "--val", "0.5", "--store", "paths", "--verify")
     assert written[1]["remember"]["arguments"] == {
@@ -110,7 +110,7 @@ def test_what_nobody_asked_for_is_not_remembered(
 def test_update_repeats_the_import(pictures: Path, paragrain: Callable[..., Any]) -> None:
     out, texts = pictures.parent / "out", pictures.parent / "t.csv"
     texts.write_text("file_name,caption\na.jpg,one\n")
-    import_folder(pictures, out, show=False)
+    import_folder(pictures, out, progress=False)
     remember(out, "folder", {"folder": str(pictures), "texts": [str(texts)], "split": "val"})
     Image.new("RGB", (8, 8), "red").save(pictures / "c.jpg")
     done = paragrain("update", out, "--json")
@@ -150,13 +150,13 @@ def test_a_collection_that_remembers_nothing_says_so(
     pictures: Path, paragrain: Callable[..., Any]
 ) -> None:
     out = pictures.parent / "out"
-    import_folder(pictures, out, show=False)
+    import_folder(pictures, out, progress=False)
     file = out / "collection.json"
     info = json.loads(file.read_text())
     info.pop("import", None)
     file.write_text(json.dumps(info))
     with pytest.raises(UsageError, match="does not say what it was imported from"):
-        update(out, show=False)
+        update(out, progress=False)
     assert paragrain("update", pictures).code == 2
     remember(out, "museum", {})
     assert "imported by museum, which is not here" in paragrain("update", out).err
@@ -170,13 +170,13 @@ def test_a_split_that_nobody_chose(pictures: Path, monkeypatch: pytest.MonkeyPat
         folder, "write_collection",
         lambda out, items, **_: said.update({item.id: item.says_split for item in items}),
     )  # fmt: skip
-    import_folder(pictures, pictures.parent / "out", show=False)
+    import_folder(pictures, pictures.parent / "out", progress=False)
     assert said == {"a.jpg": False, "b.jpg": False}
     texts = pictures.parent / "t.csv"
     texts.write_text("file_name,split\na.jpg,test\n")
-    import_folder(pictures, pictures.parent / "out", texts=texts, show=False)
+    import_folder(pictures, pictures.parent / "out", texts=texts, progress=False)
     assert said == {"a.jpg": True, "b.jpg": False}
-    import_folder(pictures, pictures.parent / "out", split="train", show=False)
+    import_folder(pictures, pictures.parent / "out", split="train", progress=False)
     assert said == {"a.jpg": True, "b.jpg": True}
 
 
@@ -226,4 +226,4 @@ def test_the_command_of_another_package(
     (tmp_path / "site" / "herbarium-1.0.dist-info" / "entry_points.txt").write_text(
         f"[{registry.PLUGINS}]\nherbarium = herbarium:herbarium\n"
     )
-    assert update(tmp_path / "out", show=False).kept == 1
+    assert update(tmp_path / "out", progress=False).kept == 1

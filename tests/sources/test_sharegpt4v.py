@@ -45,7 +45,7 @@ def test_a_miniature_of_the_real_file(tmp_path: Path) -> None:
             entry(coco),
         ],
     )
-    report = import_sharegpt4v(texts, roots, tmp_path / "c", show=False)
+    report = import_sharegpt4v(texts, roots, tmp_path / "c", progress=False)
     assert report.skipped == [(llava, "its file is in none of the folders of images")]
     assert report.notes == ["2 entries show an image that an entry before shows"]
     records = {r.id: r for r in Collection.open(tmp_path / "c").records()}
@@ -57,10 +57,10 @@ def test_a_miniature_of_the_real_file(tmp_path: Path) -> None:
     }
     assert {r.group for r in records.values()} == {coco, sam}
     assert {r.image.path for r in records.values()} == {coco, sam}
-    again = import_sharegpt4v(texts, roots, tmp_path / "c", show=False)
+    again = import_sharegpt4v(texts, roots, tmp_path / "c", progress=False)
     assert (again.written, again.kept, again.skipped) == (0, 4, report.skipped)
     put_images(roots[0], llava)
-    mended = import_sharegpt4v(texts, roots, tmp_path / "c", show=False)
+    mended = import_sharegpt4v(texts, roots, tmp_path / "c", progress=False)
     assert (mended.written, mended.kept, mended.skipped) == (1, 4, [])
 
 
@@ -68,7 +68,7 @@ def test_the_first_entries_are_held_out_whether_usable_or_not(tmp_path: Path) ->
     names = [f"{n}.png" for n in range(6)]
     root = put_images(tmp_path / "i", *names[1:])
     texts = put(tmp_path / "s.json", [entry(name) for name in [*names, "2.png"]])
-    report = import_sharegpt4v(texts, [root], tmp_path / "c", hold_out=3, show=False)
+    report = import_sharegpt4v(texts, [root], tmp_path / "c", hold_out=3, progress=False)
     assert report.splits == {"test": 2, "train": 4}
     assert Collection.open(tmp_path / "c").ids("test") == ["1.png", "2.png"]
     assert report.notes == [
@@ -96,7 +96,7 @@ def test_what_is_amiss_is_named(tmp_path: Path) -> None:
             entry("a.png"),
         ],
     )
-    report = import_sharegpt4v(texts, [root], tmp_path / "c", show=False)
+    report = import_sharegpt4v(texts, [root], tmp_path / "c", progress=False)
     leaves = "its file name leaves the folder of the images"
     assert report.skipped == [
         ("entry 1", "it names no image file"),
@@ -142,7 +142,7 @@ def test_of_a_damaged_list_what_lies_before_comes_in(tmp_path: Path, cut: str) -
         "garbage": text[:second] + "}" + text[second:] + " " * 100,
     }[cut]
     (tmp_path / "s.json").write_text(text)
-    report = import_sharegpt4v(tmp_path / "s.json", [root], tmp_path / "c", show=False)
+    report = import_sharegpt4v(tmp_path / "s.json", [root], tmp_path / "c", progress=False)
     count = 3 if cut == "bracket" else 2
     reason = "the file is cut off or damaged here: the entries before that come in"
     assert report.skipped == [(f"entry {count + 1}", reason)]
@@ -165,10 +165,10 @@ def test_a_large_list_takes_little_memory(tmp_path: Path) -> None:
 def test_what_cannot_be_imported_says_so(tmp_path: Path) -> None:
     texts = put(tmp_path / "s.json", [entry("a.png")])
     with pytest.raises(UsageError, match="there is no folder"):
-        import_sharegpt4v(texts, [tmp_path / "i"], tmp_path / "c", show=False)
+        import_sharegpt4v(texts, [tmp_path / "i"], tmp_path / "c", progress=False)
     with pytest.raises(ParagrainError, match=r"a\.png: its file is in none"):
-        import_sharegpt4v(texts, [tmp_path], tmp_path / "c", show=False)
+        import_sharegpt4v(texts, [tmp_path], tmp_path / "c", progress=False)
     with pytest.raises(UsageError, match="JSON list"):
-        import_sharegpt4v(put(tmp_path / "o.json", {}), [tmp_path], tmp_path / "c", show=False)
+        import_sharegpt4v(put(tmp_path / "o.json", {}), [tmp_path], tmp_path / "c", progress=False)
     with pytest.raises(UsageError, match="cannot be read"):
-        import_sharegpt4v(tmp_path / "no.json", [tmp_path], tmp_path / "c", show=False)
+        import_sharegpt4v(tmp_path / "no.json", [tmp_path], tmp_path / "c", progress=False)

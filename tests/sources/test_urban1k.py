@@ -26,7 +26,7 @@ def urban(tmp_path: Path) -> Path:
 
 
 def test_each_image_gets_its_text(urban: Path, tmp_path: Path) -> None:
-    report = import_urban1k(urban, tmp_path / "c", show=False)
+    report = import_urban1k(urban, tmp_path / "c", progress=False)
     assert (report.splits, report.skipped, report.notes) == ({"test": 3}, [], [])
     records = {record.id: record for record in Collection.open(tmp_path / "c").records()}
     assert {id: record.description for id, record in records.items()} == {
@@ -46,7 +46,7 @@ def test_what_has_no_partner_is_named(urban: Path, tmp_path: Path) -> None:
     (urban / "caption" / "9.txt").write_text("no image")
     (urban / "caption" / "002.txt").write_text("\n\n")
     (urban / "image" / "22.05.jpg").write_bytes(b"\xff\xd8\xff")
-    report = import_urban1k(urban, tmp_path / "c", show=False)
+    report = import_urban1k(urban, tmp_path / "c", progress=False)
     assert report.splits == {"test": 3}
     assert report.skipped[:-1] == [
         ("image/8.cr2", "not a file of the kind that belongs here"),
@@ -65,11 +65,11 @@ def test_what_has_no_partner_is_named(urban: Path, tmp_path: Path) -> None:
 
 def test_another_layout_says_why(urban: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not in Urban1k's layout"):
-        import_urban1k(urban / "image", tmp_path / "c", show=False)
+        import_urban1k(urban / "image", tmp_path / "c", progress=False)
     for file in (urban / "image").iterdir():
         file.unlink()
     with pytest.raises(UsageError, match="lists no images"):
-        import_urban1k(urban, tmp_path / "c", show=False)
+        import_urban1k(urban, tmp_path / "c", progress=False)
 
 
 def test_the_command(paragrain: Callable, urban: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_names_that_are_the_same_in_another_form_are_partners(tmp_path: Path) ->
         Image.new("RGB", (8, 8), (shade, 0, 0)).save(folder / "image" / f"{image}.JPG", "JPEG")
         (folder / "caption" / f"{text}.txt").write_text(f"of {image}")
     (folder / "caption" / "._8.txt").write_bytes(b"fork")
-    report = import_urban1k(folder, tmp_path / "c", show=False)
+    report = import_urban1k(folder, tmp_path / "c", progress=False)
     texts = {r.id: r.description for r in Collection.open(tmp_path / "c").records()}
     assert texts == {**{image: f"of {image}" for image in pairs}, "08": None}
     assert [where for where, _ in report.skipped] == ["08", "caption/09.txt"]

@@ -49,7 +49,7 @@ def test_a_list_finds_no_droppings_unless_it_names_them(tmp_path: Path) -> None:
     listed = [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "@eaDir/b.jpg"}]
     file = tmp_path / "c.json"
     file.write_text(json.dumps({"images": listed, "annotations": []}))
-    report = import_coco(images, file, tmp_path / "c", show=False)
+    report = import_coco(images, file, tmp_path / "c", progress=False)
     assert report.skipped == []
     paths = {r.id: r.image.path for r in Collection.open(tmp_path / "c").records()}
     assert paths == {"1": "x/a.jpg", "2": "@eaDir/b.jpg"}
@@ -82,7 +82,7 @@ def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
         "z/b.jpg",
     ]
     assert found.problems == []
-    report = import_folder(pictures, tmp_path / "c", show=False)
+    report = import_folder(pictures, tmp_path / "c", progress=False)
     assert (report.written, report.skipped) == (4, [])
 
 
@@ -90,7 +90,7 @@ def test_a_link_to_what_holds_the_folder_is_named(tmp_path: Path) -> None:
     pictures = put(tmp_path / "up" / "p", "a.jpg")
     put(tmp_path / "up", "private.jpg")
     (pictures / "above").symlink_to(tmp_path / "up")
-    report = import_folder(pictures, tmp_path / "c", show=False)
+    report = import_folder(pictures, tmp_path / "c", progress=False)
     assert report.written == 1
     assert report.skipped == [
         ("above", "a link to a folder that holds this one, which is not followed")
@@ -100,7 +100,7 @@ def test_a_link_to_what_holds_the_folder_is_named(tmp_path: Path) -> None:
 def test_the_collection_in_the_folder_is_not_taken_also_by_a_link(tmp_path: Path) -> None:
     pictures = put(tmp_path / "p", "a.jpg")
     for _ in range(2):
-        report = import_folder(pictures, pictures / "out", store="paths", show=False)
+        report = import_folder(pictures, pictures / "out", store="paths", progress=False)
         assert report.splits == {"train": 1}
         (pictures / "linked").unlink(missing_ok=True)
         (pictures / "linked").symlink_to(pictures / "out")

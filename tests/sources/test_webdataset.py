@@ -36,7 +36,7 @@ def put_tar(path: Path, members: dict[str, bytes | str | dict[str, Any]]) -> Pat
 
 
 def bring_in(samples: Path, out: Path) -> tuple[ImportReport, dict[str, Any]]:
-    report = import_webdataset(samples, out, show=False)
+    report = import_webdataset(samples, out, progress=False)
     return report, {record.id: record for record in Collection.open(out).records(images=True)}
 
 
@@ -229,15 +229,15 @@ def test_a_folder_of_files_as_img2dataset_writes_it_gives_the_same_records(tmp_p
 
 def test_what_cannot_be_imported_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no tar files and no images"):
-        import_webdataset(tmp_path, tmp_path / "c", show=False)
+        import_webdataset(tmp_path, tmp_path / "c", progress=False)
     with pytest.raises(UsageError, match="no tar files and no images"):
-        import_webdataset(tmp_path / "{0..3}.tar", tmp_path / "c", show=False)
+        import_webdataset(tmp_path / "{0..3}.tar", tmp_path / "c", progress=False)
     (tmp_path / "x.tar").write_bytes(b"not a tar")
     with pytest.raises(ParagrainError, match=r"x\.tar: cannot be read"):
-        import_webdataset(tmp_path / "x.tar", tmp_path / "c", show=False)
+        import_webdataset(tmp_path / "x.tar", tmp_path / "c", progress=False)
     empty = put_tar(tmp_path / "empty.tar", {"labels.cls": b"3"})
     with pytest.raises(ParagrainError, match="there are no images in"):
-        import_webdataset(empty, tmp_path / "c", show=False)
+        import_webdataset(empty, tmp_path / "c", progress=False)
     (tmp_path / "y.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd...")
     report, _ = bring_in(put_tar(tmp_path / "z.tar", {"a.png": picture()}).parent, tmp_path / "c")
     assert ("y.tar.zst", "compressed by zstd: unpack it to .tar first") in report.skipped

@@ -106,7 +106,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, here: dict[str, Any]) -> 
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(changed(MINI, here), sort_keys=False), "utf-8")
     study = load_study(path)
-    report = run_study(study, folder / "out", workers=1, device="cpu", show=False)
+    report = run_study(study, folder / "out", workers=1, device="cpu", progress=False)
     assert (report.done, report.failed) == (7, [])
     return study, folder / "out"
 

@@ -17,7 +17,7 @@ from paragrain.study.analyses.pairs import Pairs, draw_pairs, draw_rows, mean_ov
 
 @pytest.fixture(scope="module")
 def captions(world: Collection, encoder: ImageTextEncoder) -> Benchmark:
-    return Benchmark.load(world, encoder, "captions", split="test", show=False)
+    return Benchmark.load(world, encoder, "captions", split="test", progress=False)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ def encoders(
 
 @pytest.fixture(scope="module")
 def long(world: Collection, encoder: ImageTextEncoder) -> Benchmark:
-    return Benchmark.load(world, encoder, "paragraph", split="test", show=False)
+    return Benchmark.load(world, encoder, "paragraph", split="test", progress=False)
 
 
 def picture() -> Image.Image:
@@ -183,7 +183,7 @@ def test_shares_by_place_add_up(
     world: Collection, encoders: dict[str, ImageTextEncoder], kind: str, measure: str
 ) -> None:
     encoder = encoders[kind]
-    benchmark = Benchmark.load(world, encoder, "paragraph", split="test", show=False)
+    benchmark = Benchmark.load(world, encoder, "paragraph", split="test", progress=False)
     tokens = min(encoder.max_tokens, 128)
     found = positions(benchmark, encoder, tokens=tokens, measure=measure, size=9, resamples=50)
     assert sum(one.value for one in found.by_tenth) == pytest.approx(1)

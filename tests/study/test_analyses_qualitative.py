@@ -88,7 +88,7 @@ def test_ranks_of_other_queries_are_refused() -> None:
 def test_a_page_shows_what_the_models_answer(
     world: Collection, encoder: ImageTextEncoder, direction: str
 ) -> None:
-    benchmark = Benchmark.load(world, encoder, "paragraph", split="test", show=False)
+    benchmark = Benchmark.load(world, encoder, "paragraph", split="test", progress=False)
     count = len(benchmark.ids)
     greater = [0] * 3 + [9] * (count - 3)
     ids = "".join("x" for _ in range(count))
@@ -125,7 +125,7 @@ def test_a_page_shows_what_the_models_answer(
 def test_where_nothing_tells_two_models_apart_the_page_shows_what_there_is(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
-    benchmark = Benchmark.load(world, encoder, "paragraph", split="test", show=False)
+    benchmark = Benchmark.load(world, encoder, "paragraph", split="test", progress=False)
     own = [benchmark.rank(encoder, benchmark.tokenize(encoder, 64))]
     found = qualitative(benchmark, {"A": own, "B": own}, {"A": encoder, "B": encoder}, tokens=64)
     assert found.counts.first == found.counts.second == 0

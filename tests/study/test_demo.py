@@ -16,7 +16,7 @@ from paragrain.study.demo import DemoResult, run_demo
 def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoResult]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(demo.TRAINING, "max_steps", 2)
-        yield run_demo(tmp_path_factory.mktemp("demo"), size=64, show=False)
+        yield run_demo(tmp_path_factory.mktemp("demo"), size=64, progress=False)
 
 
 def test_every_model_is_measured_on_every_benchmark(result: DemoResult) -> None:
@@ -72,7 +72,7 @@ def test_a_second_run_repeats_no_training(
     monkeypatch.setitem(demo.TRAINING, "max_steps", 2)
     checkpoint = result.report.parent / "runs" / "c4" / "checkpoint" / "model.safetensors"
     before = checkpoint.stat().st_mtime_ns
-    again = run_demo(result.report.parent, size=64, show=False)
+    again = run_demo(result.report.parent, size=64, progress=False)
     assert checkpoint.stat().st_mtime_ns == before
     assert again.rows() == result.rows()
 

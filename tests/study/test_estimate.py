@@ -139,7 +139,7 @@ def test_texts_that_are_not_written_yet_are_named(make_study: MakeStudy, tmp_pat
     from paragrain.collection import Item, write_collection
     from paragrain.sources.scenes import import_scenes
 
-    import_scenes(tmp_path / "w", size=20, show=False)
+    import_scenes(tmp_path / "w", size=20, progress=False)
     full = Collection.open(tmp_path / "w")
 
     def items() -> Any:
@@ -147,7 +147,7 @@ def test_texts_that_are_not_written_yet_are_named(make_study: MakeStudy, tmp_pat
             record.paragraph, record.negatives = None, []
             yield Item(record.id, "1", lambda r=record: r)
 
-    write_collection(tmp_path / "bare", items, name="bare", source="test", show=False)
+    write_collection(tmp_path / "bare", items, name="bare", source="test", progress=False)
     study = make_study({"collections/world": {"path": str(tmp_path / "bare")}})
     (need, *_) = forecast(study, tmp_path / "out").needs
     assert "it has no texts in paragraph: write them with `paragrain annotate" in need.says

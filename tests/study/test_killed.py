@@ -27,7 +27,7 @@ from paragrain.study.runner import run_study
 
 if __name__ == "__main__":
     study, out, workers = sys.argv[1:]
-    run_study(load_study(study), Path(out), workers=int(workers), device="cpu", show=False)
+    run_study(load_study(study), Path(out), workers=int(workers), device="cpu", progress=False)
 """
 
 
@@ -99,7 +99,7 @@ def killed_study_ends_the_same(
     script.write_text(SCRIPT, "utf-8")
     for after in kills:
         run_and_kill(script, study, out, workers, after)
-    report = run_study(study, out, workers=workers, device="cpu", show=False)
+    report = run_study(study, out, workers=workers, device="cpu", progress=False)
     assert report.failed == []
     assert report.done + report.kept == 7
     return results(study, out)
@@ -131,7 +131,7 @@ def test_two_workers_find_what_one_finds(
     make_study: MakeStudy, here: Here, finished: tuple[Study, Path], tmp_path: Path
 ) -> None:
     study, out = make_study(here), tmp_path / "out"
-    report = run_study(study, out, only=["c4"], workers=2, device="cpu", show=False)
+    report = run_study(study, out, only=["c4"], workers=2, device="cpu", progress=False)
     assert (report.done, report.failed) == (2, [])
     column = Column("long", "text_to_image")
     one, two = (read_scores(s, o).recalls["c4"][column] for s, o in (finished, (study, out)))

@@ -71,7 +71,7 @@ def make_cc3m(folder: Path, rng: np.random.Generator, count: int = 32) -> None:
     texts = source / "texts.jsonl"
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     report = import_cc3m(
-        source / "train.tsv", folder / "cc3m", images=source, texts=texts, show=False
+        source / "train.tsv", folder / "cc3m", images=source, texts=texts, progress=False
     )
     assert (report.written, report.skipped) == (count, [])
 
@@ -85,7 +85,9 @@ def make_flickr30k(folder: Path, rng: np.random.Generator) -> None:
         images.append({"filename": name, "split": split, "sentences": sentences, "imgid": n})
     table = folder / "dataset_flickr30k.json"
     table.write_text(json.dumps({"dataset": "flickr30k", "images": images}))
-    report = import_karpathy(table, folder / "flickr30k-images", folder / "flickr30k", show=False)
+    report = import_karpathy(
+        table, folder / "flickr30k-images", folder / "flickr30k", progress=False
+    )
     assert report.splits == {"train": 4, "val": 4, "test": 4}
 
 
@@ -100,7 +102,9 @@ def make_coco_karpathy(folder: Path, rng: np.random.Generator) -> None:
                        "sentences": sentences})  # fmt: skip
     table = folder / "dataset_coco.json"
     table.write_text(json.dumps({"dataset": "coco", "images": images}))
-    report = import_karpathy(table, folder / "coco-images", folder / "coco-karpathy", show=False)
+    report = import_karpathy(
+        table, folder / "coco-images", folder / "coco-karpathy", progress=False
+    )
     assert report.splits == {"train": 6, "val": 3, "test": 3}
 
 
@@ -116,7 +120,9 @@ def make_coco(folder: Path, rng: np.random.Generator) -> None:
     ]
     table = folder / "captions_train2017.json"
     table.write_text(json.dumps({"images": images, "annotations": captions}))
-    report = import_coco(folder / "train2017", table, folder / "coco", split="train", show=False)
+    report = import_coco(
+        folder / "train2017", table, folder / "coco", split="train", progress=False
+    )
     assert (report.written, report.skipped) == (12, [])
 
 
@@ -132,7 +138,7 @@ def make_sharegpt4v(folder: Path, rng: np.random.Generator) -> None:
         entries.append({"id": name, "image": name, "conversations": turns})
     (folder / "sharegpt4v.json").write_text(json.dumps(entries))
     report = import_sharegpt4v(
-        folder / "sharegpt4v.json", [folder / "data"], folder / "sharegpt4v", show=False
+        folder / "sharegpt4v.json", [folder / "data"], folder / "sharegpt4v", progress=False
     )
     assert (report.written, report.skipped) == (15, [])
 
@@ -148,7 +154,7 @@ def make_docci(folder: Path, rng: np.random.Generator) -> None:
                      "description": said})  # fmt: skip
     table = folder / "docci_descriptions.jsonlines"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    report = import_docci(table, folder / "images", folder / "docci", show=False)
+    report = import_docci(table, folder / "images", folder / "docci", progress=False)
     assert (report.written, report.skipped) == (24, [])
 
 
@@ -232,9 +238,9 @@ def run_to_the_report(content: dict[str, Any], folder: Path) -> Study:
     path = folder / "paper.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     study = load_study(path)
-    report = run_study(study, folder / "out", workers=1, device="cpu", show=False)
+    report = run_study(study, folder / "out", workers=1, device="cpu", progress=False)
     assert (report.failed, report.skipped) == ([], [])
-    written = write_report(study, folder / "out", folder / "report", device="cpu", show=False)
+    written = write_report(study, folder / "out", folder / "report", device="cpu", progress=False)
     assert written.missing == []
     assert len(written.claims) == len(content["claims"])
     assert "not measured" not in {word for claim, word in written.claims if "quarter" not in claim}

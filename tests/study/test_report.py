@@ -31,7 +31,9 @@ def hits(seeds: int, level: float = 0.5) -> list[list[float]]:
 
 
 def told(study: Study, tmp_path: Path, **options: Any) -> str:
-    page = write_report(study, tmp_path / "out", tmp_path / "report", show=False, **options).page
+    page = write_report(
+        study, tmp_path / "out", tmp_path / "report", progress=False, **options
+    ).page
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", page.read_text("utf-8"))))
 
 
@@ -135,13 +137,13 @@ def test_a_report_is_told_anew_from_its_numbers(
             put(study, name, benchmark, hits(2, 0.3 + 0.2 * place))
     for name, seeds in (("BLIP", 1), ("c1", 2), ("c4", 2)):
         put_line(study, name, "cut", [{10: one, 40: one[::-1]} for one in hits(seeds)])
-    first = write_report(study, tmp_path / "out", tmp_path / "one", show=False)
+    first = write_report(study, tmp_path / "out", tmp_path / "one", progress=False)
     again = write_report(
         study,
         tmp_path / "gone",
         tmp_path / "two",
         stored=tmp_path / "one/results.json",
-        show=False,
+        progress=False,
     )
     assert again.claims == first.claims
     one, two = (page.parent / "report.md" for page in (first.page, again.page))
@@ -170,16 +172,16 @@ def test_numbers_of_another_study_are_refused(
 ) -> None:
     study = make_study()
     put(study, "c1", "long", hits(1))
-    write_report(study, tmp_path / "out", tmp_path / "one", show=False)
+    write_report(study, tmp_path / "out", tmp_path / "one", progress=False)
     content = copy.deepcopy(read_json(tmp_path / "one/results.json"))
     change(content)
     (tmp_path / "bad.json").write_text(json.dumps(content), "utf-8")
     with pytest.raises(UsageError, match=problem):
         write_report(
-            study, tmp_path / "out", tmp_path / "two", stored=tmp_path / "bad.json", show=False
+            study, tmp_path / "out", tmp_path / "two", stored=tmp_path / "bad.json", progress=False
         )
     with pytest.raises(UsageError, match="cannot be read"):
-        write_report(study, tmp_path, tmp_path / "two", stored=tmp_path / "no.json", show=False)
+        write_report(study, tmp_path, tmp_path / "two", stored=tmp_path / "no.json", progress=False)
 
 
 def test_an_analysis_of_another_package_is_named_in_the_file_or_refused(

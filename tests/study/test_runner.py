@@ -23,7 +23,7 @@ Here = dict[str, Any]
 
 
 def run(study: Study, out: Path, **more: Any) -> StudyReport:
-    return run_study(study, out, **{"workers": 1, "device": "cpu", "show": False, **more})
+    return run_study(study, out, **{"workers": 1, "device": "cpu", "progress": False, **more})
 
 
 def stamps(out: Path) -> dict[str, int]:
@@ -179,7 +179,7 @@ def test_a_collection_that_changed_is_refused(
 
     there = {**here, "collections/world": {"path": str(own_world)}}
     run(make_study(there), tmp_path / "out", only=["BLIP"])
-    import_scenes(own_world, size=31, seed=1, show=False)
+    import_scenes(own_world, size=31, seed=1, progress=False)
     with pytest.raises(UsageError, match="is not what it was"):
         run(make_study(there), tmp_path / "out")
     assert run(make_study(there), tmp_path / "other", only=["BLIP"]).done == 1
@@ -217,7 +217,7 @@ def test_images_that_cannot_be_used_are_named_once(
                 record.image.bytes = b"no picture"
             yield Item(record.id, "1", lambda r=record: r, trusted=True)
 
-    write_collection(tmp_path / "odd", items, name="odd", source="test", show=False)
+    write_collection(tmp_path / "odd", items, name="odd", source="test", progress=False)
     study = make_study({**here, "collections/world": {"path": str(tmp_path / "odd")}})
     report = run(study, tmp_path / "out", only=["BLIP", "c4"], seeds=[0])
     assert (report.done, report.failed) == (2, [])
@@ -337,9 +337,9 @@ def test_a_report_of_half_a_study_names_the_rest(
 ) -> None:
     study, out = make_study(here), tmp_path / "out"
     with pytest.raises(UsageError, match="run the study first"):
-        write_report(study, out, tmp_path / "report", show=False)
+        write_report(study, out, tmp_path / "report", progress=False)
     run(study, out, only=["BLIP", "c4"], seeds=[0])
-    written = write_report(study, out, tmp_path / "report", show=False)
+    written = write_report(study, out, tmp_path / "report", progress=False)
     assert set(written.missing) == {
         *("c1, seed 0", "c1, seed 1", "c4, seed 1", "c4-10, seed 0", "c4-10, seed 1")
     }

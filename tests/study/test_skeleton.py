@@ -29,7 +29,7 @@ def make(folder: Path, png: bytes, texts: dict[str, dict[str, object]]) -> Path:
             for number in range(3):
                 yield Item(f"{split}-{number}", "1", partial(record, split, number))
 
-    write_collection(folder, items, name=folder.name, source="test", show=False)  # type: ignore[arg-type]
+    write_collection(folder, items, name=folder.name, source="test", progress=False)  # type: ignore[arg-type]
     return folder
 
 

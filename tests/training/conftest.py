@@ -41,7 +41,7 @@ def make_record(number: int, split: str = "train") -> Record:
 
 def write(folder: Path, records: list[Record]) -> Collection:
     items = [Item(id=r.id, stamp="1", make=lambda r=r: r) for r in records]  # type: ignore[misc]
-    write_collection(folder, items, name="shapes", source="test", show=False)
+    write_collection(folder, items, name="shapes", source="test", progress=False)
     return Collection.open(folder)
 
 

@@ -12,7 +12,7 @@ positives:
   - {from: paragraph, order: words}
 negatives: [{from: negatives, pick: 3}]
 """
-CONFIG = {"batch_size": 8, "epochs": 1, "tokens": {"paragraph": 20}, "show": False}
+CONFIG = {"batch_size": 8, "epochs": 1, "tokens": {"paragraph": 20}, "progress": False}
 
 
 def test_the_tokens_of_an_image_are_those_that_a_run_reports(shapes, encoder, tmp_path):
@@ -39,7 +39,14 @@ def test_captions_for_as_many_tokens_as_paragraphs(shapes, encoder, tmp_path):
     c1, c5 = load_recipe("c1"), load_recipe("c5")
     steps = steps_for_tokens(shapes, encoder, c1, config, c5, config)
     runs = [
-        train(shapes, encoder, recipe=recipe, out=tmp_path / recipe.name, config=longer, show=False)
+        train(
+            shapes,
+            encoder,
+            recipe=recipe,
+            out=tmp_path / recipe.name,
+            config=longer,
+            progress=False,
+        )
         for recipe, longer in (
             (c5, config),
             (c1, config.model_copy(update={"epochs": 1000, "max_steps": steps})),

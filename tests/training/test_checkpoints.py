@@ -107,7 +107,7 @@ def test_a_checkpoint_whose_keys_begin_with_module_trains_and_reloads(
     wrapped = {f"module.{key}": value for key, value in state.items()}
     save_file(wrapped, folder / "model.safetensors", {"format": "pt"})
     start = load_encoder(folder, device="cpu")
-    run = train(shapes, start, recipe="c1", out=tmp_path / "run", max_steps=1, show=False)
+    run = train(shapes, start, recipe="c1", out=tmp_path / "run", max_steps=1, progress=False)
     saved = load_file(run.folder / "checkpoint" / "model.safetensors")
     assert saved.keys() == state.keys()
     assert run.encoder.text_fingerprint == run.results["text_fingerprint"]

@@ -12,7 +12,7 @@ from paragrain.errors import UsageError
 from paragrain.training import load_recipe, train
 from paragrain.training.supervision import parse_recipe
 
-SHORT = {"batch_size": 8, "max_steps": 1, "show": False}
+SHORT = {"batch_size": 8, "max_steps": 1, "progress": False}
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_part_that_is_missing_is_counted(
     lacking, encoder: ImageTextEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     photos = lacking(captions=3, negatives=5)
-    settings = SHORT | {"show": True}
+    settings = SHORT | {"progress": True}
     run = train(photos, encoder, recipe="c7", out=tmp_path / "r", fallback="generated", **settings)
     assert "texts for c7: captions: 7 of 10 images; negatives: 5 of 7" in capsys.readouterr().err
     assert run.results["recipe"] == "c7"

@@ -11,7 +11,7 @@ from paragrain.evaluation import evaluate
 from paragrain.training import TrainConfig, train, trainer
 from paragrain.training.validation import Validation
 
-ONE_STEP = {"max_steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "batch_size": 32, "show": False}
+ONE_STEP = {"max_steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "batch_size": 32, "progress": False}
 
 
 def largest_change(before, run) -> float:
@@ -60,7 +60,7 @@ def test_images_that_are_all_the_same_are_refused(record, write_records, encoder
     for one in records:
         one.group = "same"
     with pytest.raises(ParagrainError, match="nothing to contrast"):
-        train(write_records(tmp_path / "c", records), encoder, out=tmp_path / "r", show=False)
+        train(write_records(tmp_path / "c", records), encoder, out=tmp_path / "r", progress=False)
 
 
 def test_the_best_checkpoint_is_kept_not_the_last(shapes, encoder, tmp_path, monkeypatch):
@@ -73,7 +73,7 @@ def test_the_best_checkpoint_is_kept_not_the_last(shapes, encoder, tmp_path, mon
 
     monkeypatch.setattr(Validation, "measure", measure)
     run = train(shapes, encoder, recipe="c1", out=tmp_path / "r", epochs=3, batch_size=21,
-                learning_rate=1e-3, show=False)  # fmt: skip
+                learning_rate=1e-3, progress=False)  # fmt: skip
     assert run.results["best_step"] == 2
     assert run.results["best_score"] == 50.0
     kept = load_encoder(run.folder / "checkpoint", "cpu")
@@ -82,9 +82,9 @@ def test_the_best_checkpoint_is_kept_not_the_last(shapes, encoder, tmp_path, mon
 
 def test_validation_is_the_evaluation_in_both_directions_at_the_field_s_budget(shapes, encoder):
     config = TrainConfig(validation_texts=("captions",), tokens={"captions": 6})
-    validation = Validation.load(shapes, encoder, config, show=False)
+    validation = Validation.load(shapes, encoder, config, progress=False)
     score = validation.measure(encoder)["score"]
-    whole = evaluate(shapes, encoder, texts="captions", tokens=6, split="val", show=False)
+    whole = evaluate(shapes, encoder, texts="captions", tokens=6, split="val", progress=False)
     assert score == pytest.approx((whole.image_to_text[1] + whole.text_to_image[1]) / 2)
     assert validation.benchmarks["captions"][1].budget == 6
 

@@ -24,7 +24,7 @@ from paragrain.training.optimisation import decays, trained_parameters
 from paragrain.training.pictures import Pictures
 from paragrain.training.supervision import load_recipe
 
-SHORT = {"batch_size": 8, "max_steps": 10, "epochs": 4, "learning_rate": 1e-3, "show": False}
+SHORT = {"batch_size": 8, "max_steps": 10, "epochs": 4, "learning_rate": 1e-3, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,10 @@ def whole(shapes, encoder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def joint(shapes, encoder, tmp_path_factory):
     """A batch of eight images with negatives, and the pixels of its images."""
-    images = embed(shapes, encoder, split="train", show=False)
+    images = embed(shapes, encoder, split="train", progress=False)
     data = TrainingSet.load(shapes, images, load_recipe("c7"), split="train", seed=0)
     ids = [record.id for record in data.records]
-    pictures = Pictures(shapes, encoder, "train", ids, tmp_path_factory.mktemp("p"), show=False)
+    pictures = Pictures(shapes, encoder, "train", ids, tmp_path_factory.mktemp("p"), progress=False)
     rows = [5, 3, 8, 13, 0, 20, 1, 2]
     return data.batch(rows, epoch=0), list(pictures.stream(rows, batch_size=3))
 
@@ -104,7 +104,7 @@ def test_the_results_say_that_vision_trained(whole, encoder):
 def test_validation_sees_the_vision_of_its_time_and_caches_none_of_it(whole, shapes, encoder):
     folders = {path.name for path in (shapes.folder / "embeddings").iterdir()}
     assert folders == {encoder.vision_fingerprint}
-    score = evaluate(shapes, whole.encoder, texts="paragraph", split="val", show=False)
+    score = evaluate(shapes, whole.encoder, texts="paragraph", split="val", progress=False)
     expected = (score.image_to_text[1] + score.text_to_image[1]) / 2
     assert whole.results["best_score"] == pytest.approx(expected)
 
@@ -232,7 +232,7 @@ def test_images_that_are_files_are_read_where_they_are(encoder, tmp_path, record
         return replace(one, image=ImageRef(None, f"images/{number}.png"))
 
     items = [Item(id=f"train/{n:03d}", stamp="1", make=partial(make, n)) for n in range(4)]
-    write_collection(folder, items, name="shapes", source="test", show=False)
+    write_collection(folder, items, name="shapes", source="test", progress=False)
     collection = Collection.open(folder)
     run = train(collection, encoder, recipe="c1", out=tmp_path / "r", train_vision=True, **SHORT)
     assert run.finished
@@ -260,5 +260,5 @@ def test_a_pair_s_image_side_stays_as_it_is(shapes, tmp_path):
     pair = PairEncoder.__new__(PairEncoder)
     pair.name = "dino+minilm"
     with pytest.raises(UsageError, match=r"image side of dino\+minilm stays as it is"):
-        train(shapes, pair, out=tmp_path / "run", train_vision=True, show=False)
+        train(shapes, pair, out=tmp_path / "run", train_vision=True, progress=False)
     assert not (tmp_path / "run").exists()

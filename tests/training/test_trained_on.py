@@ -14,7 +14,7 @@ from paragrain.errors import ParagrainError
 from paragrain.evaluation import Result, evaluate, trained_on_lines
 from paragrain.training import Run, train
 
-SHORT = {"batch_size": 8, "epochs": 1, "learning_rate": 1e-3, "show": False}
+SHORT = {"batch_size": 8, "epochs": 1, "learning_rate": 1e-3, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def counts(result: Result) -> dict[str, tuple[int, int, int]]:
 
 
 def seen(photos: Collection, encoder: ImageTextEncoder, split: str = "test") -> Result:
-    return evaluate(photos, encoder, tokens=40, split=split, show=False)
+    return evaluate(photos, encoder, tokens=40, split=split, progress=False)
 
 
 def test_a_test_split_that_holds_copies_and_twins_is_no_test(
@@ -87,7 +87,7 @@ def test_the_pictures_are_known_under_other_ids_and_in_other_collections(
         for n, one in enumerate(photos.records("train", images=True))
     ]
     other = write_records(tmp_path / "other", records)
-    result = evaluate(other, run.encoder, texts="captions", tokens=40, show=False)
+    result = evaluate(other, run.encoder, texts="captions", tokens=40, progress=False)
     assert counts(result) == {"any": (12, 12, 0)}
 
 

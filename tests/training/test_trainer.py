@@ -22,7 +22,7 @@ from paragrain.training.gradients import accumulate_gradients
 from paragrain.training.runs import Run
 from paragrain.training.trainer import repeat, train
 
-SHORT = {"batch_size": 8, "epochs": 4, "max_steps": 10, "learning_rate": 1e-3, "show": False}
+SHORT = {"batch_size": 8, "epochs": 4, "max_steps": 10, "learning_rate": 1e-3, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +227,7 @@ def test_a_folder_with_other_things_is_not_touched(shapes, encoder, tmp_path):
 
 
 def test_run_yaml_repeats_the_run(whole, tmp_path):
-    again = repeat(whole.folder, out=tmp_path / "again", show=False)
+    again = repeat(whole.folder, out=tmp_path / "again", progress=False)
     assert_same_run(whole, again)
 
 
@@ -274,7 +274,7 @@ def test_a_collection_smaller_than_a_batch_without_validation(
     record, write_records, encoder, tmp_path
 ):
     few = write_records(tmp_path / "few", [record(number) for number in range(3)])
-    run = train(few, encoder, recipe="c7", out=tmp_path / "run", epochs=2, show=False)
+    run = train(few, encoder, recipe="c7", out=tmp_path / "run", epochs=2, progress=False)
     results = run.results
     assert (results["steps"], results["best_step"], results["best_score"]) == (2, 2, None)
     assert results["validation"] is None
@@ -294,7 +294,7 @@ def test_random_picks_are_redrawn_each_epoch(record, write_records, encoder, tmp
         return accumulate_gradients(model, batch, *args, **rest)
 
     monkeypatch.setattr(trainer, "accumulate_gradients", watched)
-    train(few, encoder, recipe="c2", out=tmp_path / "run", epochs=6, show=False)
+    train(few, encoder, recipe="c2", out=tmp_path / "run", epochs=6, progress=False)
     assert len(seen) == 6
     assert all(len({epoch[image] for epoch in seen}) > 1 for image in seen[0])
 
@@ -337,7 +337,7 @@ def test_wrong_requests_are_one_sentence_and_leave_nothing(
     shapes, encoder, tmp_path, settings, words
 ):
     with pytest.raises(UsageError) as caught:
-        train(shapes, encoder, out=tmp_path / "run", show=False, **settings)
+        train(shapes, encoder, out=tmp_path / "run", progress=False, **settings)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()

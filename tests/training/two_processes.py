@@ -24,10 +24,10 @@ def main(collection: str, model: str, recipe: str, out: str) -> None:
     processes = Processes.join(encoder.device)
     folder = Path(out)
 
-    images = embed(photos, encoder, split="train", show=False)
+    images = embed(photos, encoder, split="train", progress=False)
     data = TrainingSet.load(photos, images, load_recipe(recipe), split="train", seed=0)
     ids = [record.id for record in data.records]
-    pictures = Pictures(photos, encoder, "train", ids, folder, show=False)
+    pictures = Pictures(photos, encoder, "train", ids, folder, progress=False)
     for vision in (False, True):
         name = "vision" if vision else "text"
         twin = encoder.trainable_copy(vision=vision).train()
@@ -50,7 +50,7 @@ def main(collection: str, model: str, recipe: str, out: str) -> None:
             max_steps=4,
             learning_rate=1e-3,
             train_vision=vision,
-            show=False,
+            progress=False,
         )
 
 

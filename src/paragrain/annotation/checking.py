@@ -65,7 +65,7 @@ def check(
     split: str | None = None,
     prompts: PromptSet | None = None,
     tries: int = 3,
-    show: bool = True,
+    progress: bool = True,
 ) -> Check:
     """Have another judge score a sample of the paragraphs, and compare.
 
@@ -80,7 +80,7 @@ def check(
         split: of this split only.
         prompts: templates, of which `judge` is used.
         tries: most times that the judge is asked until a score can be read.
-        show: whether to show progress.
+        progress: whether to show progress.
 
     Raises:
         ParagrainError: no paragraph of the collection has a score, or the judge cannot be asked.
@@ -118,7 +118,7 @@ def check(
     async def score_all() -> None:
         with (
             CallLog(folder / "calls") as log,
-            progress_bar("judging", len(ids), unit="paragraphs", show=show) as advance,
+            progress_bar("judging", len(ids), unit="paragraphs", show=progress) as advance,
         ):
             async with Asker(settings, log, report) as asker:
                 places = asyncio.Semaphore(asker.in_flight + 2)

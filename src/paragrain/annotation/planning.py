@@ -79,7 +79,7 @@ def plan(
     limit: int | None = None,
     rate: float | None = None,
     prices: tuple[float, float] | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> Plan:
     """Find out what `annotate` with the same arguments will ask; nothing is written.
 
@@ -90,7 +90,7 @@ def plan(
         limit: the first so many records only.
         rate: requests a second that the servers answer.
         prices: of a million tokens read, and of a million written, in any currency.
-        show: whether to show progress.
+        progress: whether to show progress.
     """
     wanted = set(collection.ids(split)[:limit])
     run = run_name(settings)
@@ -99,7 +99,7 @@ def plan(
     result = Plan(collection.folder, images=len(wanted))
     with (
         CallLog(collection.folder / "annotation" / "calls", writing=False) as log,
-        progress_bar("looking at images", len(wanted), unit="images", show=show) as advance,
+        progress_bar("looking at images", len(wanted), unit="images", show=progress) as advance,
         ThreadPoolExecutor(max(2, cores())) as pool,
     ):
         for path, ids in collection.files().items():

@@ -38,7 +38,7 @@ def annotate(
     limit: int | None = None,
     runner: Literal["local", "ray"] = "local",
     workers: int | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> AnnotationReport:
     """Write captions, hard negatives and judged paragraphs for the images of a collection.
 
@@ -54,7 +54,7 @@ def annotate(
         limit: annotate the first so many records only.
         runner: "ray" spreads the Parquet files over a Ray cluster (extra `paragrain[ray]`).
         workers: processes of the Ray cluster to use; by default one for each of its CPUs.
-        show: whether to show progress.
+        progress: whether to show progress.
 
     Raises:
         UsageError: settings that cannot be met, or another run works on this collection.
@@ -68,7 +68,7 @@ def annotate(
     with locked(folder), writing_alone(collection.folder):
         description = _Description(collection, settings, split, limit)
         try:
-            with progress_bar("annotating", total, unit="images", show=show) as bar:
+            with progress_bar("annotating", total, unit="images", show=progress) as bar:
 
                 def advance(images: int = 0, note: str = "") -> None:
                     description.write(images)
@@ -209,9 +209,9 @@ async def _annotate(
 class Troubles:
     """Tells the user what calls wait for, once it has lasted for some seconds."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
+    def __init__(self, progress: Callable[[str], None]) -> None:
         """Hand what is waited for to `show`, and the first of it to the log of warnings, too."""
-        self._show = show
+        self._show = progress
         self._since: float | None = None
         self._warned = False
 

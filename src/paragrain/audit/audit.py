@@ -34,7 +34,7 @@ def audit(
     encoder: str | Path | ImageTextEncoder | None = None,
     cosine: float = COSINE,
     near_text: float = NEAR_TEXT,
-    show: bool = True,
+    progress: bool = True,
 ) -> AuditReport:
     """Find what `evaluation` shares with `train`: ids, addresses, images and texts.
 
@@ -50,7 +50,7 @@ def audit(
         encoder: compares image vectors too, each image of EVAL with its 10 nearest; or its name.
         cosine: the least cosine of such a pair.
         near_text: the least Jaccard index of three-word shingles of nearly equal texts.
-        show: whether to show progress.
+        progress: whether to show progress.
 
     Raises:
         UsageError: there is no such split, or a threshold is out of range.
@@ -63,8 +63,8 @@ def audit(
     encoder = None if encoder is None else load_encoder(encoder)
     same = source.folder.resolve() == train.folder.resolve()
     within = same and train_split == split
-    left = fingerprints(train, train_split, show=show)
-    right = None if within else fingerprints(source, split, show=show)
+    left = fingerprints(train, train_split, progress=progress)
+    right = None if within else fingerprints(source, split, progress=progress)
     found = _images(left, right)
     near, refused = near_images(left, right)
     found["near"] = near
@@ -79,7 +79,7 @@ def audit(
         )
     if encoder is not None:
         found["embedding"] = _vectors(
-            (train, train_split, left), (source, split, right), encoder, cosine, show
+            (train, train_split, left), (source, split, right), encoder, cosine, progress
         )
     sides = (left, left if right is None else right)
     findings, totals = _findings(found, sides, same)
@@ -133,13 +133,13 @@ def _vectors(
     other: tuple[Collection, str | None, Fingerprints | None],
     encoder: ImageTextEncoder,
     least: float,
-    show: bool,
+    progress: bool,
 ) -> Pairs:
     """Pairs of images that are not flat and whose vectors have a cosine of at least `least`."""
     sides = []
     for collection, split, prints in (train, other)[: 1 if other[2] is None else 2]:
         assert prints is not None
-        embedded = embed(collection, encoder, split=split, show=show)
+        embedded = embed(collection, encoder, split=split, progress=progress)
         flat = set(_flat(prints))
         kept = [n for n, id in enumerate(embedded.ids) if id not in flat]
         rows = _rows(prints)

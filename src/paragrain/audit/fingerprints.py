@@ -82,14 +82,14 @@ class Fingerprints:
 
 
 def fingerprints(
-    collection: Collection, split: str | None = None, *, show: bool = True
+    collection: Collection, split: str | None = None, *, progress: bool = True
 ) -> Fingerprints:
     """Look at all images of a collection that were not looked at yet.
 
     Args:
         collection: where they are; if its folder cannot be written, nothing is kept.
         split: only the records of this split.
-        show: whether to show a progress bar.
+        progress: whether to show a progress bar.
 
     Raises:
         UsageError: there is no such split.
@@ -104,7 +104,7 @@ def fingerprints(
     def prepare(record: Record) -> "_Prepared":
         return _prepare(record, collection, store)
 
-    with progress_bar("looking", len(missing), unit="images", show=show) as advance:
+    with progress_bar("looking", len(missing), unit="images", show=progress) as advance:
         for done in ahead(prepare, records_with_images(collection, split, missing), 64):
             if done.reason:
                 failed.append((done.id, done.reason))

@@ -42,7 +42,7 @@ def audit_of(
     *,
     split: str | None = None,
     train_split: str | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> AuditReport:
     """What `evaluation` shares with what a model has learned from.
 
@@ -53,7 +53,7 @@ def audit_of(
         split: of `evaluation`; None for all of it.
         train_split: of the collection `train`; by default `train` if there is one, else, or with
             "all", the whole collection.
-        show: whether to show progress.
+        progress: whether to show progress.
 
     Raises:
         UsageError: the audit is of other data, or there is none; and as `audit`.
@@ -75,7 +75,7 @@ def audit_of(
             f"{evaluation.place(split)} cannot be audited against itself: name what the model was "
             "trained on, or two splits"
         )
-    return audit(source, evaluation, train_split=train_split, split=split, show=show)
+    return audit(source, evaluation, train_split=train_split, split=split, progress=progress)
 
 
 def marks(report: AuditReport, reasons: Sequence[str] = MARKING) -> dict[str, frozenset[str]]:

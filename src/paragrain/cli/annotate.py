@@ -197,7 +197,7 @@ def run(
     if dry_run:
         prices = None if price_in is None or price_out is None else (price_in, price_out)
         planned = annotation.plan(
-            source, settings, split=split, limit=limit, rate=rate, prices=prices, show=not json
+            source, settings, split=split, limit=limit, rate=rate, prices=prices, progress=not json
         )
         _tell_plan(planned, json)
         end([*source.problems, *planned.unusable])
@@ -211,7 +211,7 @@ def run(
         limit=limit,
         runner="ray" if runner == "ray" else "local",
         workers=workers,
-        show=not json,
+        progress=not json,
     )
     _tell_report(report, settings, json)
     named_in = str(report.folder / "annotation" / "failed.jsonl")

@@ -100,7 +100,7 @@ def check(
         seed=seed,
         split=split,
         prompts=annotation.load_prompts(prompts) if prompts else None,
-        show=not json,
+        progress=not json,
     )
     first = ", ".join(done.first_judges) or "the judge"
     same = done.judge in done.first_judges
@@ -135,7 +135,7 @@ def stats(
     source = Collection.open(collection)
     own = source.model
     encoder = load_encoder(model or own or "blip0", "cpu")
-    done = annotation.overview(source, encoder, split=split, show=not json)
+    done = annotation.overview(source, encoder, split=split, progress=not json)
     lines = [line for table in done.tables() for line in ["", *table_lines(table)]]
     if not (model or own):
         lines += ["", "note: tokens are those of blip0: name the --model that is to read the texts"]

@@ -48,7 +48,7 @@ def audit(
         encoder=None if model is None else load_encoder(model, device),
         cosine=cosine,
         near_text=near_text,
-        show=not json,
+        progress=not json,
     )
     lines = [
         f"{len(report.overlapping()):,} of {report.evaluation['records']:,} records of "

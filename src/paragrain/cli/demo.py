@@ -19,5 +19,5 @@ def demo(
     """
     from paragrain.study.demo import run_demo
 
-    result = run_demo(out, seed=seed, show=not json)
+    result = run_demo(out, seed=seed, progress=not json)
     tell(json, result.as_dict(), [*result.table(), f"report: {result.report.resolve()}"])

@@ -81,7 +81,7 @@ def _compute(
         encoder_for(source, model, device),
         split=split,
         batch_size=batch_size,
-        show=not json,
+        progress=not json,
     )
     place = str(done.cache) if done.cache else "not kept, since the folder cannot be written"
     tell(
@@ -108,7 +108,7 @@ def _store(
     from paragrain.embeddings import store_vectors
 
     source = Collection.open(collection)
-    done = store_vectors(source, vectors, ids, name=name, split=split, show=not json)
+    done = store_vectors(source, vectors, ids, name=name, split=split, progress=not json)
     tell(
         json,
         {

@@ -127,7 +127,7 @@ def evaluate(
             source,
             split=split_of(source, split, protocol),
             train_split=audited_split,
-            show=not json,
+            progress=not json,
         )
         reasons = MARKING if audited_by is None else audited_by.split(",")
         marked = marks(report, [reason.strip() for reason in reasons])
@@ -140,7 +140,7 @@ def evaluate(
         normalise=normalise,
         cut=cut,
         protocol=protocol,
-        show=not json,
+        progress=not json,
     )
     if report is not None:
         results = [with_parts(result, marked, report.train) for result in results]

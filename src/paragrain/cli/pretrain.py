@@ -50,7 +50,7 @@ def pretrain(
         block=block,
         graph_weight=graph_weight,
         seed=seed,
-        show=not json,
+        progress=not json,
     )
     checkpoint = done.folder / "checkpoint"
     tell(

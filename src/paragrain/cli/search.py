@@ -65,7 +65,7 @@ def search(
     from paragrain.searching import search as run
 
     encoder = encoder_for(source, model, device)
-    results = run(source, encoder, queries, k=k, tokens=tokens, split=split, show=not json)
+    results = run(source, encoder, queries, k=k, tokens=tokens, split=split, progress=not json)
     if file is None:
         tell(json, {"model": encoder.name, **results[0].as_dict()}, _lines(results[0]))
     else:

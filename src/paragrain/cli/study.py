@@ -116,7 +116,7 @@ def run(
         seeds=seed or (),
         workers=workers,
         device=device,
-        show=not json,
+        progress=not json,
     )
     tell(
         json,
@@ -179,7 +179,7 @@ def report(
     plan = load_study(study)
     where = out or default_out(plan)
     written = write_report(
-        plan, where, to or where / "report", stored=stored, device=device, show=not json
+        plan, where, to or where / "report", stored=stored, device=device, progress=not json
     )
     tell(json, written.as_dict(), [*written.lines(), f"report: {written.page.resolve()}"])
     end([(label, "has no results yet") for label in written.missing], what="not in the report")

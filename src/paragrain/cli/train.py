@@ -94,7 +94,7 @@ def train(
         "config": wanted,
         "fallback": fallback,
         "overwrite": overwrite,
-        "show": not json,
+        "progress": not json,
     }
     if several is None:
         runs = [run(source, encoder, **what)]

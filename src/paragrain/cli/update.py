@@ -16,5 +16,5 @@ def update(
     """
     from paragrain.sources import update
 
-    report = update(collection, verify=verify, drop_texts=drop_texts, show=not json)
+    report = update(collection, verify=verify, drop_texts=drop_texts, progress=not json)
     tell_report(report, json)

@@ -27,7 +27,7 @@ class WriteOptions(TypedDict, total=False):
         drop_texts: have each record hold the texts of this import's sources and no others, and
             forget the texts of images that are gone.
         remember: how to repeat this import: its kind and its arguments, as JSON can hold them.
-        show: whether to show a progress bar.
+        progress: whether to show a progress bar.
     """
 
     licence: str | None
@@ -38,7 +38,7 @@ class WriteOptions(TypedDict, total=False):
     verify: bool
     drop_texts: bool
     remember: Mapping[str, Any] | None
-    show: bool
+    progress: bool
 
 
 @dataclass

@@ -129,9 +129,9 @@ def write_collection(
     store = options.get("store") or before.get("store") or "bytes"
     drop = options.get("drop_texts", False)
     shares = _shares(options, before)
-    show = options.get("show", True)
+    progress = options.get("progress", True)
     read = again if store == "bytes" else partial(_to_link, again)
-    with progress_bar(f"looking through {name}", None, unit="items", show=show) as advance:
+    with progress_bar(f"looking through {name}", None, unit="items", show=progress) as advance:
         wanted = Wanted(_identities(read(), advance))
     skipped, failed = Skipped(folder), Skipped(folder)
     skipped.extend(problems)
@@ -178,7 +178,7 @@ def write_collection(
         )
         number = max(there.splits, default=-1) + 1
         total = int(np.sum(wanted.missing))
-        with progress_bar(f"importing {name}", total, unit="records", show=show) as advance:
+        with progress_bar(f"importing {name}", total, unit="records", show=progress) as advance:
             made = _in_order(make, _missing(read, wanted, skipped), advance)
             for rows in _shards(made, report, failed, shard_rows, shard_bytes):
                 report.renamed += len(gone & {row.record.content for row in rows})

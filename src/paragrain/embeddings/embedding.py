@@ -64,7 +64,7 @@ def embed(
     split: str | None = None,
     ids: str | Iterable[str] | None = None,
     batch_size: int = 64,
-    show: bool = True,
+    progress: bool = True,
 ) -> Embeddings:
     """The image vectors of a collection; only those that are not there yet are computed.
 
@@ -80,7 +80,7 @@ def embed(
         split: only the records of this split.
         ids: only the records of these ids, or of one; what is cached of others stays there.
         batch_size: images in one forward pass.
-        show: whether to show a progress bar.
+        progress: whether to show a progress bar.
 
     Raises:
         UsageError: there is no such split, or the batch size is none.
@@ -90,7 +90,7 @@ def embed(
     check_batch_size(batch_size)
     fingerprint = encoder.vision_fingerprint
     cache = Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
-    contents = known_contents(collection, split, show=show)
+    contents = known_contents(collection, split, progress=progress)
     if ids is not None:
         wanted = {ids} if isinstance(ids, str) else set(ids)
         contents = {id: content for id, content in contents.items() if id in wanted}
@@ -110,7 +110,7 @@ def embed(
         return done
 
     records = records_with_images(collection, split, missing)
-    with progress_bar("embedding", len(missing), unit="images", show=show) as advance:
+    with progress_bar("embedding", len(missing), unit="images", show=progress) as advance:
         for done in ahead(prepare, records, batch_size):
             if done.reason:
                 failed[done.id] = done.reason
@@ -157,7 +157,7 @@ def none_embedded(
 
 
 def known_contents(
-    collection: Collection, split: str | None = None, *, show: bool = False
+    collection: Collection, split: str | None = None, *, progress: bool = False
 ) -> dict[str, str | None]:
     """The content hash of each record, in order; `None` where the record does not tell it.
 
@@ -172,7 +172,7 @@ def known_contents(
         if record.image.path in linked:
             path_of[record.id] = record.image.path
     if path_of:
-        now = linked_contents(collection, dict.fromkeys(path_of.values()), show=show)
+        now = linked_contents(collection, dict.fromkeys(path_of.values()), progress=progress)
         contents |= {id: now[path] for id, path in path_of.items() if path in now}
     return contents
 

@@ -65,7 +65,7 @@ def store_vectors(
     *,
     name: str | None = None,
     split: str | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> GivenReport:
     """Store vectors from a file as image vectors of a collection, brought to unit length.
 
@@ -82,7 +82,7 @@ def store_vectors(
             it stands is found by the rules of names; see `sources.finding.Finder`.
         name: of the space; the name of the file if not given.
         split: the records of this split only.
-        show: whether to show progress.
+        progress: whether to show progress.
 
     Raises:
         UsageError: a file is of another kind, or there are not as many ids as rows.
@@ -112,7 +112,7 @@ def store_vectors(
     listed = _meant(listed, contents)
     absent = [(id, f"not in {collection.place(split)}") for id in listed if id not in contents]
     rows, refused = _one_row_each(listed, contents, matrix)
-    refused += _not_directions(rows, matrix, show)
+    refused += _not_directions(rows, matrix, progress)
     refused += _hash_unknown(collection, split, rows, contents)
     chosen, contradictions = _by_content(rows, contents, matrix)
     refused += contradictions
@@ -274,10 +274,12 @@ def _one_row_each(
     return {id: row for id, row in rows.items() if id not in torn}, list(torn.items())
 
 
-def _not_directions(rows: dict[str, int], matrix: np.ndarray, show: bool) -> list[tuple[str, str]]:
+def _not_directions(
+    rows: dict[str, int], matrix: np.ndarray, progress: bool
+) -> list[tuple[str, str]]:
     """Take out of `rows` those that are zero or not finite, and name them."""
     ids, bad = list(rows), []
-    with progress_bar("storing vectors", len(ids), unit="vectors", show=show) as advance:
+    with progress_bar("storing vectors", len(ids), unit="vectors", show=progress) as advance:
         for start, unit in _unit_blocks(list(rows.values()), matrix):
             for place in np.flatnonzero(np.isnan(unit).any(axis=1)):
                 id = ids[start + int(place)]

@@ -38,7 +38,7 @@ def linked_paths(collection: Collection) -> set[str]:
 
 
 def linked_contents(
-    collection: Collection, paths: Iterable[str], *, show: bool = False
+    collection: Collection, paths: Iterable[str], *, progress: bool = False
 ) -> dict[str, str]:
     """The content hash of the files at some paths of a collection, as they are now.
 
@@ -47,7 +47,7 @@ def linked_contents(
     Args:
         collection: whose folder they lie in.
         paths: of its records.
-        show: whether to show progress where files must be read.
+        progress: whether to show progress where files must be read.
     """
     states = collection.folder / "embeddings" / STATES
     known = _read(states)
@@ -59,7 +59,7 @@ def linked_contents(
             found[path] = known[path]
         elif state is not None:
             stale.append(path)
-    with progress_bar("checking files", len(stale), unit="images", show=show) as advance:
+    with progress_bar("checking files", len(stale), unit="images", show=progress) as advance:
         for path in stale:
             state = _state(collection, path)  # before it is read: an edit from now on is seen
             with suppress(OSError, BadImage):

@@ -312,7 +312,7 @@ def encode_tokens(
     tokens: Tokens,
     *,
     batch_tokens: int | None = None,
-    show: bool = False,
+    progress: bool = False,
 ) -> np.ndarray:
     """Unit vectors float32 `[N, D]` of tokenised texts, in their order.
 
@@ -322,7 +322,7 @@ def encode_tokens(
         encoder: on whichever device it is.
         tokens: from `encoder.tokenize`.
         batch_tokens: the most `rows * longest` of a batch; by default `BATCH_TOKENS`.
-        show: whether to show a progress bar.
+        progress: whether to show a progress bar.
 
     Raises:
         ParagrainError: a vector is not finite.
@@ -334,7 +334,7 @@ def encode_tokens(
     vectors = torch.empty((len(first), encoder.dim), dtype=torch.float32, device=device)
     with (
         evaluating(encoder),
-        progress_bar("encoding texts", len(first), unit="texts", show=show) as advance,
+        progress_bar("encoding texts", len(first), unit="texts", show=progress) as advance,
     ):
         for batch in length_batches(costs, batch_tokens):
             rows = [tokens.row(index) for index in first[batch]]

@@ -38,7 +38,7 @@ def encode_texts(
     tokens: int | None = None,
     normalise: str = "none",
     batch_tokens: int | None = None,
-    show: bool = False,
+    progress: bool = False,
 ) -> TextVectors:
     """Unit vectors of `texts` in their own order, each read up to `tokens` tokens.
 
@@ -48,7 +48,7 @@ def encode_texts(
         tokens: the budget, special tokens included; by default the encoder's own, `.budget`.
         normalise: see `normalise_text`.
         batch_tokens: see `encode_tokens`.
-        show: whether to show a progress bar.
+        progress: whether to show a progress bar.
 
     Raises:
         UsageError: see `ImageTextEncoder.tokenize`.
@@ -57,7 +57,7 @@ def encode_texts(
     encoder = load_encoder(encoder)
     budget = encoder.budget if tokens is None else tokens
     tokenized = encoder.tokenize(texts, budget, normalise=normalise)
-    vectors = encode_tokens(encoder, tokenized, batch_tokens=batch_tokens, show=show)
+    vectors = encode_tokens(encoder, tokenized, batch_tokens=batch_tokens, progress=progress)
     return TextVectors(vectors, tokenized)
 
 

@@ -69,7 +69,7 @@ class Benchmark:
         split: str | None = None,
         ids: Sequence[str] | None = None,
         one_to_one: bool = False,
-        show: bool = True,
+        progress: bool = True,
     ) -> "Benchmark":
         """Embed the images of a split (cached) and read its texts.
 
@@ -77,7 +77,7 @@ class Benchmark:
             collection, encoder, texts, split: as in `evaluate`; `None` is the whole collection.
             ids: take (and embed) only these images, of those of the split.
             one_to_one: take only the first text of each image.
-            show: whether to show progress.
+            progress: whether to show progress.
 
         Raises:
             UsageError: there is no such split or field.
@@ -88,7 +88,7 @@ class Benchmark:
                 f"images cannot be evaluated by {texts!r}: choose from {', '.join(RIGHT_FIELDS)}"
             )
         wanted = None if ids is None else frozenset(ids)
-        embeddings = embed(collection, encoder, split=split, ids=wanted, show=show)
+        embeddings = embed(collection, encoder, split=split, ids=wanted, progress=progress)
         if not embeddings.ids:
             raise none_embedded(collection, split, embeddings.failed)
         row_of = {id: row for row, id in enumerate(embeddings.ids)}
@@ -159,7 +159,7 @@ class Benchmark:
         encoder: ImageTextEncoder,
         tokens: Tokens,
         *,
-        show: bool = False,
+        progress: bool = False,
         **encoding: int,
     ) -> QueryRanks:
         """Encode the texts with `encoder` and rank both ways.
@@ -175,7 +175,7 @@ class Benchmark:
                 f"{encoder.name} has another vision side than the vectors of this benchmark: "
                 "load the benchmark with it"
             )
-        vectors = encode_tokens(encoder, tokens, show=show, **encoding)
+        vectors = encode_tokens(encoder, tokens, progress=progress, **encoding)
         name = f".ranking-{blake2b(vectors.data, digest_size=8).hexdigest()}.npz"
         ranks = exact_ranks(
             self.images,
@@ -184,7 +184,7 @@ class Benchmark:
             groups=self.groups,
             wordings=group_numbers([wording(text) for text in self.texts]),
             resume=self.cache and self.cache / name,
-            show=show,
+            progress=progress,
         )
         return QueryRanks(self.ids, self.groups, self.text_image, ranks)
 
@@ -194,11 +194,13 @@ class Benchmark:
         tokens: Tokens,
         *,
         ks: Sequence[int] = KS,
-        show: bool = False,
+        progress: bool = False,
         **encoding: int,
     ) -> RetrievalScores:
         """`rank`, summed up."""
-        return scores_from_ranks(self.rank(encoder, tokens, show=show, **encoding).ranks, ks)
+        return scores_from_ranks(
+            self.rank(encoder, tokens, progress=progress, **encoding).ranks, ks
+        )
 
 
 def default_split(collection: Collection) -> str | None:

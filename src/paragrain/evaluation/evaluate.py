@@ -28,7 +28,7 @@ def evaluate(
     normalise: str | None = None,
     cut: str | None = None,
     protocol: str | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> Result:
     """Rank all images and all texts of a split against each other, exactly, in both directions.
 
@@ -48,7 +48,7 @@ def evaluate(
             or whole "sentences" as fit into the budget; see `paragrain.encoders.Tokens`.
         protocol: the name of a protocol such as "docci-all", which says all of the above and the
             sizes to expect. Whatever is given nevertheless overrides it, and the result says so.
-        show: whether to show progress.
+        progress: whether to show progress.
 
     Raises:
         UsageError: an unknown split, field or protocol, or a budget that the encoder cannot read.
@@ -63,7 +63,7 @@ def evaluate(
         normalise=normalise,
         cut=cut,
         protocol=protocol,
-        show=show,
+        progress=progress,
     )[0]
 
 
@@ -77,7 +77,7 @@ def sweep(
     normalise: str | None = None,
     cut: str | None = None,
     protocol: str | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> list[Result]:
     """`evaluate` at several token budgets, from one tokenisation; results in the order of budgets.
 
@@ -99,11 +99,11 @@ def sweep(
     cut = cut or (rules.cut if rules else CUT)
     check_cut(cut)
     benchmark = load_benchmark(
-        collection, encoder, texts=texts, split=split, protocol=protocol, show=show
+        collection, encoder, texts=texts, split=split, protocol=protocol, progress=progress
     )
     ways = {"normalise": normalise, "cut": cut}
     return sweep_benchmark(
-        benchmark, collection, encoder, budgets, protocol=rules, show=show, **ways
+        benchmark, collection, encoder, budgets, protocol=rules, progress=progress, **ways
     )
 
 
@@ -155,7 +155,7 @@ def load_benchmark(
     texts: str | None = None,
     split: str | None = None,
     protocol: str | None = None,
-    show: bool = False,
+    progress: bool = False,
 ) -> Benchmark:
     """What `evaluate` would rank, given the same."""
     rules = load_protocol(protocol) if protocol else None
@@ -167,7 +167,7 @@ def load_benchmark(
         split=split,
         ids=rules.ids(collection, split) if rules else None,
         one_to_one=rules is not None and rules.one_to_one,
-        show=show,
+        progress=progress,
     )
 
 
@@ -187,14 +187,14 @@ def sweep_benchmark(
     normalise: str = NORMALISE,
     cut: str = CUT,
     protocol: Protocol | None = None,
-    show: bool = False,
+    progress: bool = False,
 ) -> list[Result]:
     """`sweep` over a benchmark that is loaded already, so that several encoders share it."""
     whole = benchmark.tokenize(encoder, budgets[0], normalise, cut)
     results = []
     for budget in budgets:
         tokens = whole.at(budget)
-        queries = benchmark.rank(encoder, tokens, show=show)
+        queries = benchmark.rank(encoder, tokens, progress=progress)
         scores = scores_from_ranks(queries.ranks)
         said = _said(protocol, benchmark, tokens)
         result = describe(benchmark, collection, encoder, tokens, scores, queries, said)

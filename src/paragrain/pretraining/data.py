@@ -43,7 +43,9 @@ class PretrainData:
         return len(self.texts)
 
 
-def load_data(collection: Collection, split: str, side: int, *, show: bool = True) -> PretrainData:
+def load_data(
+    collection: Collection, split: str, side: int, *, progress: bool = True
+) -> PretrainData:
     """Decode the pictures of a split at `side` x `side` px, with their short texts and graphs.
 
     Raises:
@@ -57,7 +59,7 @@ def load_data(collection: Collection, split: str, side: int, *, show: bool = Tru
     failed: list[tuple[str, str]] = []
     fields = (*SHORT_FIELDS, "graph")
     total = collection.splits.get(split)
-    with progress_bar("reading pictures", total, unit="pictures", show=show) as advance:
+    with progress_bar("reading pictures", total, unit="pictures", show=progress) as advance:
         for record in collection.records(split, images=True, fields=fields):
             advance()
             own = [text for field in SHORT_FIELDS for text in record.texts(field) if text.strip()]

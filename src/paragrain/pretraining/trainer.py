@@ -57,7 +57,7 @@ class Pretrained:
 
 
 def pretrain(
-    collection: Collection, out: Path, *, show: bool = True, **settings: Any
+    collection: Collection, out: Path, *, progress: bool = True, **settings: Any
 ) -> Pretrained:
     """Train a tiny BLIP's two towers from fresh weights, and save it as a Hugging Face folder.
 
@@ -68,7 +68,7 @@ def pretrain(
     Args:
         collection: read on its split `train`.
         out: the run's folder; the model is in `out/checkpoint`.
-        show: whether to show progress.
+        progress: whether to show progress.
         **settings: those of `PretrainConfig`.
 
     Raises:
@@ -78,32 +78,32 @@ def pretrain(
     config = make_pretrain_config(settings)
     _claim(out, collection, config)
     encoder = _begin(config, collection)
-    data = load_data(collection, SPLIT, _side(encoder), show=show)
+    data = load_data(collection, SPLIT, _side(encoder), progress=progress)
     run = _Pretraining(data, config, encoder)
     encoder.trained_on = _images_used(collection, run)
     log = MetricsLog(out / "metrics.jsonl")
-    progress = load_progress(out / "last" / "state.safetensors", run.parameters, run.optimizer)
-    log.trim(progress.step)
+    at = load_progress(out / "last" / "state.safetensors", run.parameters, run.optimizer)
+    log.trim(at.step)
     saved = time.monotonic()
-    with progress_bar("pre-training", run.steps, unit="steps", show=show) as advance:
-        advance(progress.step)
-        while progress.step < run.steps:
+    with progress_bar("pre-training", run.steps, unit="steps", show=progress) as advance:
+        advance(at.step)
+        while at.step < run.steps:
             began = time.monotonic()
-            line = run.step(progress.step)
-            progress.step += 1
-            progress.seconds += time.monotonic() - began
-            log.append(step=progress.step, **line, seconds=round(progress.seconds, 1))
+            line = run.step(at.step)
+            at.step += 1
+            at.seconds += time.monotonic() - began
+            log.append(step=at.step, **line, seconds=round(at.seconds, 1))
             advance(1, note=f"{line['stage']} loss {line['loss']:.3f}")
-            if time.monotonic() - saved > 60 * config.save_minutes or progress.step == run.steps:
+            if time.monotonic() - saved > 60 * config.save_minutes or at.step == run.steps:
                 path = out / "last" / "state.safetensors"
-                save_progress(path, progress, run.parameters, run.optimizer)
+                save_progress(path, at, run.parameters, run.optimizer)
                 saved = time.monotonic()
     run.save(out / "checkpoint")
     write_json(
         out / "results.json",
-        {"steps": run.steps, "seconds": round(progress.seconds), "images": len(data)},
+        {"steps": run.steps, "seconds": round(at.seconds), "images": len(data)},
     )
-    return Pretrained(out, data.failed, progress.seconds)
+    return Pretrained(out, data.failed, at.seconds)
 
 
 def _claim(out: Path, collection: Collection, config: PretrainConfig) -> None:

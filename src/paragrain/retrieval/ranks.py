@@ -110,7 +110,7 @@ def exact_ranks(
     tile: tuple[int, int] | None = None,
     leading: int | None = None,
     resume: Path | None = None,
-    show: bool = False,
+    progress: bool = False,
 ) -> Ranks:
     """Rank all texts for each image and all images for each text, by cosine.
 
@@ -131,7 +131,7 @@ def exact_ranks(
             It changes no result.
         resume: a file that keeps the counts every half minute and goes in the end, so that a call
             that was killed goes on when it is made again with the same vectors.
-        show: show a progress bar.
+        progress: show a progress bar.
 
     Raises:
         ParagrainError: there are no images or no texts, or vectors hold NaN or infinity.
@@ -178,7 +178,7 @@ def exact_ranks(
             last = judgements[-1]
             places = (layout.image_order, layout.text_order, last.first, last.last)
             saved = Saved(resume, [images, texts, *places, last.image_best, last.text_best])
-        with progress_bar("ranking", len(images), unit="images", show=show) as advance:
+        with progress_bar("ranking", len(images), unit="images", show=progress) as advance:
             count_tiles(
                 *(images, texts, judgements),
                 tile=_tile(tile),

@@ -171,7 +171,7 @@ def retrieval_scores(
     wordings: Any = None,
     ks: Sequence[int] = (1, 5, 10),
     *,
-    show: bool = False,
+    progress: bool = False,
 ) -> RetrievalScores:
     """Score how well images and texts find each other; arguments and errors as `exact_ranks`.
 
@@ -186,5 +186,7 @@ def retrieval_scores(
     >>> scores.as_dict()["strict"]["text_to_image"]["median_rank"]
     1.0
     """
-    ranks = exact_ranks(images, texts, text_image, groups=groups, wordings=wordings, show=show)
+    ranks = exact_ranks(
+        images, texts, text_image, groups=groups, wordings=wordings, progress=progress
+    )
     return scores_from_ranks(ranks, ks)

@@ -170,7 +170,7 @@ def search(
     k: int = ...,
     tokens: int | None = ...,
     split: str | None = ...,
-    show: bool = ...,
+    progress: bool = ...,
 ) -> SearchResult: ...
 
 
@@ -183,7 +183,7 @@ def search(
     k: int = ...,
     tokens: int | None = ...,
     split: str | None = ...,
-    show: bool = ...,
+    progress: bool = ...,
 ) -> list[SearchResult]: ...
 
 
@@ -195,7 +195,7 @@ def search(
     k: int = 5,
     tokens: int | None = None,
     split: str | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> SearchResult | list[SearchResult]:
     """The `k` images that a text describes best, by cosine, compared with every image.
 
@@ -209,7 +209,7 @@ def search(
         k: number of hits; the first five of fifteen are the five.
         tokens: budget; by default the encoder's own, `.budget`.
         split: search one split only.
-        show: whether to show progress.
+        progress: whether to show progress.
 
     Raises:
         UsageError: an empty query, k below 1, an unknown split, or too large a budget.
@@ -226,7 +226,7 @@ def search(
         raise UsageError(f"k is the number of images to find, at least 1, not {k!r}")
     collection, encoder = Collection.open(collection), load_encoder(encoder)
     tokenized = encoder.tokenize(queries, encoder.budget if tokens is None else tokens)
-    embeddings = embed(collection, encoder, split=split, show=show)
+    embeddings = embed(collection, encoder, split=split, progress=progress)
     if not embeddings.ids:
         raise none_embedded(collection, split, embeddings.failed)
     results = _ask(collection, encoder, queries, tokenized, embeddings, k)

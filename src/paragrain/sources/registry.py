@@ -19,7 +19,7 @@ IMPORTERS: dict[str, Callable[..., ImportReport]] = {}
 PLUGINS = "paragrain.importers"
 """Entry points of this group are the commands of other packages' importers."""
 
-PASSING = ("out", "show", "verify", "drop_texts", "remember")
+PASSING = ("out", "progress", "verify", "drop_texts", "remember")
 """What concerns one run alone, and is not repeated."""
 
 
@@ -52,7 +52,7 @@ def importer(kind: str) -> Callable[[Callable[P, ImportReport]], Callable[P, Imp
 
 
 def update(
-    folder: Path, *, verify: bool = False, drop_texts: bool = False, show: bool = True
+    folder: Path, *, verify: bool = False, drop_texts: bool = False, progress: bool = True
 ) -> ImportReport:
     """Import again what a collection was made of, with the arguments that it remembers.
 
@@ -60,7 +60,7 @@ def update(
         folder: of the collection.
         verify: see `WriteOptions`.
         drop_texts: see `WriteOptions`.
-        show: whether to show a progress bar.
+        progress: whether to show a progress bar.
 
     Raises:
         UsageError: the collection does not know what it was made of.
@@ -74,7 +74,7 @@ def update(
             f"the texts in {gone[0]}, which {folder} was imported with, are not there any more: "
             "put the file back, or run the import again, which forgets it and keeps its texts"
         )
-    run: WriteOptions = {"verify": verify, "drop_texts": drop_texts, "show": show}
+    run: WriteOptions = {"verify": verify, "drop_texts": drop_texts, "progress": progress}
     return _importer(kind, folder)(out=folder, **arguments, **run)
 
 

@@ -86,7 +86,7 @@ def run_cell(
     collections: Mapping[str, Collection],
     *,
     device: str | None = None,
-    show: bool = False,
+    progress: bool = False,
 ) -> dict[str, float]:
     """Do what a cell still lacks.
 
@@ -101,7 +101,7 @@ def run_cell(
     if cell.recipe is None:
         encoder = load_encoder(cell.model, device)
     else:
-        encoder = _trained(cell, out, collections[cell.collection or ""], device, show)
+        encoder = _trained(cell, out, collections[cell.collection or ""], device, progress)
         seconds["training"] = time.monotonic() - began
     began = time.monotonic()
     for name in study.benchmarks(cell.name):
@@ -143,7 +143,7 @@ def _measure(
     if not lacking:
         return
     together = sorted({budget for asked in lacking.values() for budget in asked})
-    results = sweep(collection, encoder, together, show=False, **spec.what())
+    results = sweep(collection, encoder, together, progress=False, **spec.what())
     found = dict(zip(together, results, strict=True))
     for path, asked in lacking.items():
         if path == result_path(study, cell, benchmark, out):
@@ -158,7 +158,7 @@ def cell_budget(cell: Cell, spec: BenchmarkSpec) -> int:
 
 
 def _trained(
-    cell: Cell, out: Path, collection: Collection, device: str | None, show: bool
+    cell: Cell, out: Path, collection: Collection, device: str | None, progress: bool
 ) -> ImageTextEncoder:
     assert cell.recipe is not None
     assert cell.settings is not None
@@ -179,7 +179,7 @@ def _trained(
             recipe=cell.recipe,
             out=run.folder,
             config=config,
-            show=show,
+            progress=progress,
         )
     # The state for resume is three times the model, and a finished run needs it no more.
     shutil.rmtree(run.folder / "last", ignore_errors=True)

@@ -26,7 +26,7 @@ def open_collections(study: Study, out: Path) -> dict[str, Collection]:
     }
 
 
-def prepare_collections(study: Study, out: Path, *, show: bool) -> dict[str, Collection]:
+def prepare_collections(study: Study, out: Path, *, progress: bool) -> dict[str, Collection]:
     """Open the collections of a study, in its order; make those that the study itself describes.
 
     Raises:
@@ -37,9 +37,11 @@ def prepare_collections(study: Study, out: Path, *, show: bool) -> dict[str, Col
     for name, source in study.file.collections.items():
         folder = collection_folder(study, name, out)
         if source.scenes is not None:
-            import_scenes(folder, size=source.scenes.size, seed=source.scenes.seed, show=show)
+            import_scenes(
+                folder, size=source.scenes.size, seed=source.scenes.seed, progress=progress
+            )
         elif source.joined is not None:
-            _join(opened[source.joined.collection], source.joined, folder, name, show)
+            _join(opened[source.joined.collection], source.joined, folder, name, progress)
         elif not folder.is_dir():
             raise UsageError(f"the study needs the collection {folder}: {_how(source)}")
         opened[name] = Collection.open(folder)
@@ -81,7 +83,7 @@ def _same_as_before(opened: dict[str, Collection], path: Path) -> None:
         write_json(path, before | now)
 
 
-def _join(parent: Collection, joined: Joined, folder: Path, name: str, show: bool) -> None:
+def _join(parent: Collection, joined: Joined, folder: Path, name: str, progress: bool) -> None:
     """Copy `parent`, with several texts of each record, one after another, as `description`."""
 
     def items() -> Iterator[Item]:
@@ -89,7 +91,7 @@ def _join(parent: Collection, joined: Joined, folder: Path, name: str, show: boo
         for record in parent.records(images=True):
             yield Item(record.id, stamp, partial(_joined, record, joined.fields), trusted=True)
 
-    write_collection(folder, items, name=name, source="study", show=show)
+    write_collection(folder, items, name=name, source="study", progress=progress)
 
 
 def _joined(record: Record, fields: tuple[str, ...]) -> Record:

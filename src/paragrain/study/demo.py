@@ -181,34 +181,36 @@ def _sentence(model: str, of: str, changes: Sequence[Change]) -> str:
     return f"{model} on {of}: {', and '.join(parts)}."
 
 
-def run_demo(out: Path, *, seed: int = 0, size: int = SIZE, show: bool = True) -> DemoResult:
+def run_demo(out: Path, *, seed: int = 0, size: int = SIZE, progress: bool = True) -> DemoResult:
     """Run the demo in the folder `out`; what is there already from a killed run is kept.
 
     Args:
         out: gets `world/`, `runs/`, `results.json`, `report.html` and `truncation.svg`.
         seed: of the world, the data order and the random picks.
         size: number of training scenes.
-        show: whether to show progress.
+        progress: whether to show progress.
     """
     seconds: dict[str, float] = {}
     clock = _Clock(seconds)
-    import_scenes(out / "world", size=size, seed=seed, show=show)
+    import_scenes(out / "world", size=size, seed=seed, progress=progress)
     world = Collection.open(out / "world")
     clock.lap("world")
     blip0 = load_encoder("blip0", "cpu")
     benchmarks = {
-        name: Benchmark.load(world, blip0, texts, split=split, show=show)
+        name: Benchmark.load(world, blip0, texts, split=split, progress=progress)
         for name, (split, texts, _) in BENCHMARKS.items()
     }
     clock.lap("embedding")
     models = {"BLIP0": blip0}
     for recipe in RECIPES:
         folder = out / "runs" / recipe
-        run = train(world, blip0, recipe=recipe, out=folder, show=show, seed=seed, **TRAINING)
+        run = train(
+            world, blip0, recipe=recipe, out=folder, progress=progress, seed=seed, **TRAINING
+        )
         models[recipe.upper()] = run.encoder
         clock.lap(f"training {recipe.upper()}")
-    scores = _scores(models, benchmarks, world, show)
-    curves = _curves(models, benchmarks["long"], world, show)
+    scores = _scores(models, benchmarks, world, progress)
+    curves = _curves(models, benchmarks["long"], world, progress)
     examples = qualitative(
         benchmarks["long"],
         {name: [scores[name]["long"].queries] for name in (BASE, BEST)},
@@ -240,11 +242,11 @@ def _scores(
     models: dict[str, ImageTextEncoder],
     benchmarks: dict[str, Benchmark],
     world: Collection,
-    show: bool,
+    progress: bool,
 ) -> dict[str, dict[str, Result]]:
     scores: dict[str, dict[str, Result]] = {model: {} for model in models}
     total = len(models) * len(benchmarks)
-    with progress_bar("evaluating", total, unit="benchmarks", show=show) as advance:
+    with progress_bar("evaluating", total, unit="benchmarks", show=progress) as advance:
         for model, encoder in models.items():
             for name, benchmark in benchmarks.items():
                 budget = [BENCHMARKS[name][2]]
@@ -254,10 +256,10 @@ def _scores(
 
 
 def _curves(
-    models: dict[str, ImageTextEncoder], benchmark: Benchmark, world: Collection, show: bool
+    models: dict[str, ImageTextEncoder], benchmark: Benchmark, world: Collection, progress: bool
 ) -> dict[str, list[Result]]:
     curves = {}
-    with progress_bar("cutting texts", len(models), unit="models", show=show) as advance:
+    with progress_bar("cutting texts", len(models), unit="models", show=progress) as advance:
         for model, encoder in models.items():
             curves[model] = sweep_benchmark(benchmark, world, encoder, BUDGETS)
             advance()

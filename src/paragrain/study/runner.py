@@ -65,7 +65,7 @@ def run_study(
     seeds: Sequence[int] = (),
     workers: int | None = None,
     device: str | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> StudyReport:
     """Do what is not done of a study; a killed one goes on where it was.
 
@@ -88,7 +88,7 @@ def run_study(
     began = time.monotonic()
     try:
         with hold(out / ".lock"):
-            report = _run(study, out, only, seeds, workers, device, show)
+            report = _run(study, out, only, seeds, workers, device, progress)
     except Held:
         raise UsageError(
             f"another process runs the study in {out}: wait for it, or give another --out"
@@ -104,7 +104,7 @@ def _run(
     seeds: Sequence[int],
     workers: int | None,
     device: str | None,
-    show: bool,
+    progress: bool,
 ) -> StudyReport:
     _check_asked(study, only, seeds)
     wanted = [cell for cell in study.cells() if _asked(cell, only, seeds)]
@@ -113,14 +113,14 @@ def _run(
     write_text(out / "study.yaml", study.text)
     if not pending:
         return report
-    collections = prepare_collections(study, out, show=show)
+    collections = prepare_collections(study, out, progress=progress)
     start = load_encoder(study.file.model, device)
-    report.skipped = _embed(study, collections, start, show)
+    report.skipped = _embed(study, collections, start, progress)
     workers = workers or _default_workers(start)
     threads = max(1, cores() // workers)
     del start
     title = f"study {study.file.name}"
-    with progress_bar(title, len(pending), unit="cells", show=show) as advance:
+    with progress_bar(title, len(pending), unit="cells", show=progress) as advance:
         for cell, seconds, problem in _work(study, pending, out, workers, threads, device):
             note_failure(cell, out, problem)
             if problem:
@@ -128,7 +128,7 @@ def _run(
             else:
                 report.done += 1
                 _note_seconds(out, cell, seconds)
-            if show:
+            if progress:
                 what = problem or ", ".join(f"{k} {v:.0f} s" for k, v in seconds.items())
                 print(f"{cell.label}: {what}", file=sys.stderr, flush=True)
             advance(1, f"{len(report.failed)} failed" if report.failed else "")
@@ -155,12 +155,12 @@ def _embed(
     study: Study,
     collections: Mapping[str, Collection],
     encoder: ImageTextEncoder,
-    show: bool,
+    progress: bool,
 ) -> list[tuple[str, str]]:
     """The vectors of all images that more than one cell needs, once, with all cores."""
     failed: dict[str, str] = {}
     for collection in collections.values():
-        failed |= dict(embed(collection, encoder, show=show).failed)
+        failed |= dict(embed(collection, encoder, progress=progress).failed)
     return list(failed.items())
 
 

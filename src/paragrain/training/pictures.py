@@ -33,7 +33,7 @@ class Pictures:
         split: the split of the records.
         ids: of the records, in the order of their rows.
         folder: where the temporary file may lie.
-        show: whether to show progress.
+        progress: whether to show progress.
 
     Raises:
         ParagrainError: the images cannot be copied.
@@ -47,7 +47,7 @@ class Pictures:
         ids: Sequence[str],
         folder: Path,
         *,
-        show: bool,
+        progress: bool,
     ) -> None:
         self._collection, self._encoder, self._ids = collection, encoder, ids
         self._records: dict[str, Record] = {}
@@ -55,7 +55,7 @@ class Pictures:
         self._lock = threading.Lock()
         try:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-            with progress_bar("reading images", len(ids), unit="images", show=show) as advance:
+            with progress_bar("reading images", len(ids), unit="images", show=progress) as advance:
                 for record in records_with_images(collection, split, list(ids)):
                     self._keep(record)
                     advance()

@@ -72,7 +72,7 @@ def train(
     config: TrainConfig | None = None,
     fallback: str | None = None,
     overwrite: bool = False,
-    show: bool = True,
+    progress: bool = True,
     **overrides: Any,
 ) -> Run:
     """Fine-tune the text side of an encoder (or both sides) on the texts of a collection.
@@ -88,7 +88,7 @@ def train(
         fallback: a field of texts that takes the place of one of the recipe's if no image has that
             one; the recipe's name says so. Without it such a recipe is refused.
         overwrite: delete the run that the folder holds, and begin anew.
-        show: show progress and notes on standard error.
+        progress: show progress and notes on standard error.
         overrides: single settings of `TrainConfig`, such as `epochs=3`.
 
     Returns:
@@ -111,7 +111,7 @@ def train(
         )
     check_returns(encoder)
     processes = Processes.join(encoder.device)
-    show = show and processes.main
+    progress = progress and processes.main
     folder = Path(out) if out is not None else default_folder(recipe, config.seed)
     settings = describe_run(collection, encoder, recipe, config, processes.count)
     check_folder(folder, settings, overwrite=overwrite)
@@ -120,8 +120,8 @@ def train(
         return run
 
     with processes.main_first():
-        images = embed(collection, encoder, split=config.split, show=show)
-        validation = Validation.load(collection, encoder, config, show=show)
+        images = embed(collection, encoder, split=config.split, progress=progress)
+        validation = Validation.load(collection, encoder, config, progress=progress)
     data = TrainingSet.load(collection, images, recipe, split=config.split, seed=config.seed)
     if processes.main:
         begin_run(folder, settings, overwrite=overwrite)
@@ -133,7 +133,7 @@ def train(
     pictures = None
     if config.train_vision:
         ids = [record.id for record in data.records]
-        pictures = Pictures(collection, model, config.split, ids, folder, show=show)
+        pictures = Pictures(collection, model, config.split, ids, folder, progress=progress)
     schedule = Schedule(len(data), config.batch_size, config.epochs, config.max_steps, config.seed)
     model.trained_on = images_used(collection, encoder, config, images, data, schedule, validation)
     trainer = _Trainer(
@@ -152,11 +152,11 @@ def train(
     failed = [*images.failed, *(validation.failed if validation else [])]
     trainer.results["images_failed"] = [list(failure) for failure in failed]
     trainer.results["splits"] = splits_used(collection, config, model.trained_on, validation)
-    trainer.go(show)
+    trainer.go(progress)
     return run
 
 
-def repeat(run: str | Path | Run, *, out: str | Path, show: bool = True) -> Run:
+def repeat(run: str | Path | Run, *, out: str | Path, progress: bool = True) -> Run:
     """Train again what the `run.yaml` of a run describes, into another folder.
 
     Raises:
@@ -169,7 +169,7 @@ def repeat(run: str | Path | Run, *, out: str | Path, show: bool = True) -> Run:
     changed = difference(run.settings, describe_run(collection, encoder, recipe, config, 1))
     if changed:
         raise UsageError(f"{run.folder} cannot be repeated as it was: {changed}")
-    return train(collection, encoder, recipe=recipe, config=config, out=out, show=show)
+    return train(collection, encoder, recipe=recipe, config=config, out=out, progress=progress)
 
 
 @dataclass
@@ -194,7 +194,7 @@ class _Trainer:
         self.log = MetricsLog(self.run.folder / "metrics.jsonl")
         self.state_path = self.run.folder / "last" / "state.safetensors"
 
-    def go(self, show: bool) -> None:
+    def go(self, progress: bool) -> None:
         """Take the steps that are still to be taken, and finish the run."""
         self.progress = load_progress(self.state_path, self.parameters, self.optimizer)
         self.processes.wait()
@@ -203,7 +203,7 @@ class _Trainer:
         notes = self._notes()
         if self.processes.main and self.model.trained_on is not None:
             self.model.trained_on.save_pretrained(self.run.folder)
-        if show:
+        if progress:
             at = f", going on after step {self.progress.step:,}" if self.progress.step else ""
             print(f"training {self.recipe.name} into {self.run.folder}{at}", file=sys.stderr)
             print(split_line(self.results["splits"]), file=sys.stderr)
@@ -215,7 +215,7 @@ class _Trainer:
         title = f"training {self.recipe.name}"
         saved = time.monotonic()
         with (
-            progress_bar(title, pairs, unit="pairs", show=show) as advance,
+            progress_bar(title, pairs, unit="pairs", show=progress) as advance,
             closing(self._pixels()) as pixels,
         ):
             advance(self.progress.totals.get("pairs", 0))

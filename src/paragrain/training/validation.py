@@ -27,7 +27,12 @@ class Validation:
 
     @classmethod
     def load(
-        cls, collection: Collection, encoder: ImageTextEncoder, config: TrainConfig, *, show: bool
+        cls,
+        collection: Collection,
+        encoder: ImageTextEncoder,
+        config: TrainConfig,
+        *,
+        progress: bool,
     ) -> "Validation | None":
         """Read the validation split; `None` if the collection has none, or no texts in it.
 
@@ -54,7 +59,7 @@ class Validation:
             )
         benchmarks = {}
         for field in found:
-            benchmark = Benchmark.load(collection, encoder, field, split=split, show=show)
+            benchmark = Benchmark.load(collection, encoder, field, split=split, progress=progress)
             budget = config.tokens.of(field, encoder.max_tokens)
             benchmarks[field] = (benchmark, benchmark.tokenize(encoder, budget))
         return cls(collection, benchmarks, config.pass_tokens) if benchmarks else None

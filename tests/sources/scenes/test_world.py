@@ -17,7 +17,7 @@ from paragrain.sources.scenes.world import scenes_of, write_record
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     folder = tmp_path_factory.mktemp("scenes") / "world"
-    import_scenes(folder, size=40, seed=7, show=False)
+    import_scenes(folder, size=40, seed=7, progress=False)
     return Collection.open(folder)
 
 
@@ -65,7 +65,7 @@ def test_pictures_in_the_collection_are_those_of_the_graph(world: Collection) ->
 
 def test_same_seed_same_world_and_other_seed_no_shared_scene(tmp_path: Path) -> None:
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        import_scenes(tmp_path / name, size=20, seed=seed, show=False)
+        import_scenes(tmp_path / name, size=20, seed=seed, progress=False)
     a, b, c = (Collection.open(tmp_path / name) for name in "abc")
     assert a.fingerprint == b.fingerprint != c.fingerprint
     graphs = [[record.graph for record in x.records()] for x in (a, c)]
@@ -86,7 +86,7 @@ def test_a_family_of_two_is_a_pair() -> None:
 
 
 def test_training_scenes_come_in_families(tmp_path: Path) -> None:
-    import_scenes(tmp_path / "w", size=8, seed=3, family=2, show=False)
+    import_scenes(tmp_path / "w", size=8, seed=3, family=2, progress=False)
     graphs = [
         Scene.from_json(r.graph or "") for r in Collection.open(tmp_path / "w").records("train")
     ]

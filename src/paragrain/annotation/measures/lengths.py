@@ -186,7 +186,7 @@ def text_lengths(
     encoder: "ImageTextEncoder",
     *,
     total: int | None = None,
-    show: bool = False,
+    progress: bool = False,
 ) -> TextLengths:
     """Measure all texts in words and in tokens, before any cut.
 
@@ -197,10 +197,10 @@ def text_lengths(
         records: such as `collection.records(fields=TEXT_FIELDS)`.
         encoder: whose tokenizer counts; its weights do nothing.
         total: number of records, for the time left.
-        show: whether to show progress.
+        progress: whether to show progress.
     """
     lengths = {kind: _Lengths(encoder) for kind in TEXT_FIELDS}
-    with progress_bar("measuring texts", total, unit="records", show=show) as advance:
+    with progress_bar("measuring texts", total, unit="records", show=progress) as advance:
         for record in records:
             for kind, own in lengths.items():
                 for text in record.texts(kind):

@@ -57,7 +57,7 @@ def overview(
     encoder: "ImageTextEncoder",
     *,
     split: str | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> Overview:
     """Measure the texts of a collection, and write a page with plots into `annotation/stats`.
 
@@ -65,11 +65,11 @@ def overview(
         collection: annotated or not.
         encoder: its tokenizer counts the tokens.
         split: of this split only.
-        show: whether to show progress.
+        progress: whether to show progress.
     """
     total = len(collection.ids(split))
     records = collection.records(split, fields=TEXT_FIELDS)
-    lengths = text_lengths(records, encoder, total=total, show=show)
+    lengths = text_lengths(records, encoder, total=total, progress=progress)
     made = annotation_statistics(collection.records(split, fields=["annotation"]))
     found, judges = _latest_check(collection.folder / "annotation")
     folder = collection.folder / "annotation" / "stats"

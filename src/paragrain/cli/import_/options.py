@@ -104,7 +104,7 @@ def import_command(command: Callable[..., "ImportReport"]) -> Callable[..., None
             for name, value in values.items()
             if name not in shared or (value is not None and value is not False)
         }
-        tell_report(command(**given, show=not json), json)
+        tell_report(command(**given, progress=not json), json)
 
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
     del run.__annotations__  # the signature has them

@@ -146,5 +146,6 @@ def scenes(
     from paragrain.sources import import_scenes
 
     tell_report(
-        import_scenes(out, size=size, seed=seed, pixels=pixels, family=family, show=not json), json
+        import_scenes(out, size=size, seed=seed, pixels=pixels, family=family, progress=not json),
+        json,
     )

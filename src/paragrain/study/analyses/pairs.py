@@ -84,7 +84,7 @@ def draw_pairs(
     tokens: int,
     size: int = 500,
     seed: int = 0,
-    show: bool = False,
+    progress: bool = False,
 ) -> Pairs:
     """Draw `size` images of a benchmark with one text each, and encode the texts.
 
@@ -97,7 +97,7 @@ def draw_pairs(
     check_vision(benchmark, encoder)
     images, texts = draw_rows(benchmark, size, seed)
     written = [benchmark.texts[row] for row in texts]
-    vectors = encode_texts(encoder, written, tokens=tokens, show=show).vectors
+    vectors = encode_texts(encoder, written, tokens=tokens, progress=progress).vectors
     ids = [benchmark.ids[row] for row in images]
     return Pairs(ids, benchmark.images[images], vectors, written, tokens)
 

@@ -128,7 +128,7 @@ def positions(
     size: int = 300,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    show: bool = False,
+    progress: bool = False,
 ) -> Positions:
     """Weigh the places of `size` texts of a benchmark, one of each image that is drawn.
 
@@ -149,7 +149,9 @@ def positions(
     rows = [found.row(index) for index in range(len(found))]
     weigh = _gradients if measure == "gradient" else _attentions
     weights: list[np.ndarray] = [np.zeros(0)] * len(rows)
-    with progress_bar(f"weighing tokens by {measure}", len(rows), unit="texts", show=show) as step:
+    with progress_bar(
+        f"weighing tokens by {measure}", len(rows), unit="texts", show=progress
+    ) as step:
         for batch in length_batches([len(row) for row in rows], _BATCH_TOKENS):
             own = [rows[index] for index in batch]
             ids, mask = (part.to(encoder.device) for part in pad(own, encoder.pad_id))

@@ -58,7 +58,7 @@ def write_report(
     *,
     stored: Path | None = None,
     device: str | None = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> WrittenReport:
     """Write the report of the cells that are there, or of the numbers of an earlier report.
 
@@ -77,7 +77,7 @@ def write_report(
         found = stored_findings(study, stored, out)
         keep_data(study, found, stored, to)
     else:
-        found = findings_of(study, out, device=device, show=show)
+        found = findings_of(study, out, device=device, progress=progress)
         write_data(study, found, to)
     page = save(study.file.title, list(_blocks(study, found, stored)), to)
     told = [(verdict.claim.text, verdict.word) for verdict in found.verdicts]

@@ -60,7 +60,7 @@ class Findings:
     collection: Collection | None
 
 
-def findings_of(study: Study, out: Path, *, device: str | None, show: bool) -> Findings:
+def findings_of(study: Study, out: Path, *, device: str | None, progress: bool) -> Findings:
     """Read, estimate and analyse what the cells in `out` found.
 
     Raises:
@@ -73,8 +73,8 @@ def findings_of(study: Study, out: Path, *, device: str | None, show: bool) -> F
         raise UsageError(f"no cell of {study.path} is done in {out}: run the study first")
     looked = Looked()
     if study.file.analyses is not None:
-        collections = prepare_collections(study, out, show=show)
-        looked = look(Looker(study, out, collections, device), show=show)
+        collections = prepare_collections(study, out, progress=progress)
+        looked = look(Looker(study, out, collections, device), progress=progress)
     return Findings(
         scores, verdicts(study, scores), looked, _made(study, scores, out), pictures(study, out)
     )

@@ -148,14 +148,16 @@ def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
 # --- Computing --------------------------------------------------------------------------------
 
 
-def look(looker: Looker, *, show: bool) -> Looked:
+def look(looker: Looker, *, progress: bool) -> Looked:
     """All analyses of the study, of the models that are done."""
     found = Looked()
     names = looker.models()
     if not names:
         return found
     added = load_analyses(looker.spec.added)
-    with progress_bar("looking into models", 5 + len(added), unit="analyses", show=show) as advance:
+    with progress_bar(
+        "looking into models", 5 + len(added), unit="analyses", show=progress
+    ) as advance:
         for part in (_geometry, _cross_set, _positions, _saliency, _examples):
             part(looker, names, found)
             advance()

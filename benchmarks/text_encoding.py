@@ -98,7 +98,7 @@ def sample_texts(captions: Path, count: int) -> list[str]:
 
 
 def random_encoder(size: str) -> Any:
-    """A BLIP with random weights, a vision side of no account, and BERT's word pieces."""
+    """A BLIP with random weights, a image tower of no account, and BERT's word pieces."""
     import torch
     from transformers import BertTokenizerFast, BlipConfig, BlipForImageTextRetrieval
     from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil

@@ -3,7 +3,7 @@
     python benchmarks/training_step.py                     # a small random BLIP, 2 threads
     python benchmarks/training_step.py --size base --batch 8 --repeats 3
 
-Ours takes cached image vectors and encodes texts in batches of similar length. The plain way runs
+Ours takes cached image embeddings and encodes texts in batches of similar length. The plain way runs
 the frozen vision tower in every step, pads every text to its token budget, or does both. All are
 measured in turn in one process; the table gives medians, and ratios to ours. The losses of all are
 compared first: they are the same step.

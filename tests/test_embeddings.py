@@ -300,7 +300,7 @@ def test_vectors_that_are_not_finite_stop_the_run(
     monkeypatch.setattr(
         encoder, "image_features", lambda p: features(p).index_fill(0, torch.tensor([1]), torch.nan)
     )
-    with pytest.raises(ParagrainError, match="1 of 10 image vectors that are not finite"):
+    with pytest.raises(ParagrainError, match="1 of 10 image embeddings that are not finite"):
         embed(ten(tmp_path), encoder)
     monkeypatch.setattr(encoder, "image_features", features)
     assert embed(Collection.open(tmp_path), encoder).computed == 10

@@ -171,7 +171,13 @@ def test_a_run_that_was_stopped_ends_as_an_undisturbed_one(tmp_path: Path) -> No
 
     items = [linked_item(name, source / name, name) for name in names]
     stopped = [*items[:25], Item(items[25].id, "1", stop), *items[26:]]
-    options: Any = {"name": "t", "source": "t", "store": "paths", "shard_rows": 4, "progress": False}
+    options: Any = {
+        "name": "t",
+        "source": "t",
+        "store": "paths",
+        "shard_rows": 4,
+        "progress": False,
+    }
     with pytest.raises(KeyboardInterrupt):
         write_collection(tmp_path / "c", stopped, **options)
     (tmp_path / "c/images/.0123.tmp").write_bytes(b"of a killed run")

@@ -155,10 +155,10 @@ def test_vectors_of_another_vision_side_are_refused(
 ) -> None:
     benchmark = Benchmark.load(world, encoder, "captions", split="test", progress=False)
     other = encoder.trainable_copy()
-    assert benchmark.score(other, benchmark.tokenize(other, 77))  # the same vision side
+    assert benchmark.score(other, benchmark.tokenize(other, 77))  # the same image tower
     stranger = encoder.trainable_copy()
     stranger._vision_fingerprint = "another"
-    with pytest.raises(UsageError, match="another vision side"):
+    with pytest.raises(UsageError, match="another image tower"):
         benchmark.score(stranger, benchmark.tokenize(stranger, 77))
 
 

@@ -231,14 +231,14 @@ def test_nan_and_infinity_are_refused_with_their_count_and_first_row(unit):
     texts[2, 1], texts[4] = np.nan, np.inf
     with pytest.raises(ParagrainError, match=r"2 of 5 text vectors hold NaN .* first in row 2"):
         exact_ranks(images, texts, np.arange(5))
-    with pytest.raises(ParagrainError, match=r"2 of 5 image vectors"):
+    with pytest.raises(ParagrainError, match=r"2 of 5 image embeddings"):
         exact_ranks(torch.from_numpy(texts), images, np.arange(5))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"images": np.zeros((0, 4))}, "no image vectors"),
+        ({"images": np.zeros((0, 4))}, "no image embeddings"),
         ({"texts": np.zeros((0, 4)), "text_image": []}, "no text vectors"),
         ({"images": np.ones((3, 4))}, "do not have length 1, the first is row 0 with length 2"),
         ({"images": np.eye(3, 5)}, "5 wide and text vectors 4"),

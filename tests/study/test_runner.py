@@ -293,7 +293,7 @@ def test_trained_vision_and_equal_tokens_and_joined_texts(
     record = next(iter(Collection.open(out / "collections" / "joined").records("twins")))
     assert record.description is not None
     assert record.description.startswith(record.paragraph or "?")
-    # The vectors of a vision side that trained are of no use to any other cell.
+    # The vectors of a image tower that trained are of no use to any other cell.
     assert set((own_world / "embeddings").iterdir()) == vectors
 
 

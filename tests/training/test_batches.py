@@ -66,7 +66,7 @@ def test_records_without_texts_or_vectors_are_counted(record, write_records, tmp
         "used": 4,
         "pairs": 7,
         "left out: no positive text": 1,
-        "left out: no image vector": 1,
+        "left out: no image embedding": 1,
     }
     hard = TrainingSet.load(photos, images, load_recipe("c7"), split="train", seed=0)
     assert len(hard) == 4

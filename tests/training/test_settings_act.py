@@ -11,7 +11,13 @@ from paragrain.evaluation import evaluate
 from paragrain.training import TrainConfig, train, trainer
 from paragrain.training.validation import Validation
 
-ONE_STEP = {"max_steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "batch_size": 32, "progress": False}
+ONE_STEP = {
+    "max_steps": 1,
+    "warmup_steps": 0,
+    "weight_decay": 0.0,
+    "batch_size": 32,
+    "progress": False,
+}
 
 
 def largest_change(before, run) -> float:

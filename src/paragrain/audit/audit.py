@@ -47,7 +47,7 @@ def audit(
         evaluation: what it is measured on; None for another split of `train`, or to compare it
             with itself.
         train_split, split: only these splits of `train` and of `evaluation`.
-        encoder: compares image vectors too, each image of EVAL with its 10 nearest; or its name.
+        encoder: compares image embeddings too, each image of EVAL with its 10 nearest; or its name.
         cosine: the least cosine of such a pair.
         near_text: the least Jaccard index of three-word shingles of nearly equal texts.
         progress: whether to show progress.

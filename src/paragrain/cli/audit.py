@@ -16,7 +16,7 @@ def audit(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Compare image vectors of this model too."),
+        typer.Option("--model", "-m", help="Compare image embeddings of this model too."),
     ] = None,
     train_split: Annotated[str | None, typer.Option(help="Only this split of TRAIN.")] = None,
     split: Annotated[str | None, typer.Option(help="Only this split of EVAL.")] = None,

@@ -1,4 +1,4 @@
-"""`paragrain embed`: image vectors, once."""
+"""`paragrain embed`: image embeddings, once."""
 
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +43,7 @@ def embed(
     device: DeviceOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compute the image vectors of a collection and keep them beside it.
+    """Compute the image embeddings of a collection and keep them beside it.
 
     A rerun computes only what is new or changed; any text encoder fine-tuned from the model
     uses the same vectors. Vectors from elsewhere are stored with --vectors and --ids, and used by
@@ -94,7 +94,7 @@ def _compute(
             "failed": [list(item) for item in done.failed],
         },
         [
-            f"{place}: {len(done.ids):,} image vectors "
+            f"{place}: {len(done.ids):,} image embeddings "
             f"({done.computed:,} computed, {done.reused:,} reused)"
         ],
     )
@@ -123,7 +123,7 @@ def _store(
             "failed": [list(item) for item in done.failed],
         },
         [
-            f"{done.folder}: {done.stored:,} image vectors stored, {done.refused:,} refused, "
+            f"{done.folder}: {done.stored:,} image embeddings stored, {done.refused:,} refused, "
             f"{done.absent:,} not in the collection, {done.without:,} images without one",
             f"use them as --model {done.space}+TEXT, TEXT being a Hugging Face text encoder",
         ],

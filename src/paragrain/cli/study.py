@@ -216,6 +216,6 @@ def _tell_forecast(forecast: "Forecast", json: bool) -> None:
         f"{forecast.embedding_hours:.1f}, measuring {forecast.measuring_hours:.1f}, training the "
         f"rest; at {forecast.throughput.tokens_per_second:,.0f} tokens and "
         f"{forecast.throughput.images_per_second:,.0f} images a second ({forecast.throughput.of})",
-        f"Image vectors: {forecast.vectors_bytes / 1e9:.2f} GB",
+        f"Image embeddings: {forecast.vectors_bytes / 1e9:.2f} GB",
     ]
     tell(json, forecast.as_dict(), lines)

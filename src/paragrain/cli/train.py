@@ -56,7 +56,7 @@ def train(
     device: DeviceOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Fine-tune the text encoder and its projection; the image vectors stay as they are.
+    """Fine-tune the text encoder and its projection; the image embeddings stay as they are.
 
     A killed run goes on where it was when the same command is given again. The best weights are
     in OUT/checkpoint, a complete Hugging Face folder.

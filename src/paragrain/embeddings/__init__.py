@@ -1,4 +1,4 @@
-"""The image vectors of a collection: computed once, kept beside it, brought up to date.
+"""The image embeddings of a collection: computed once, kept beside it, brought up to date.
 
 They lie in `<collection>/embeddings/<vision fingerprint>/`:
 

@@ -1,4 +1,4 @@
-"""Image vectors on disk: three files and the parts that are to be put into them."""
+"""Image embeddings on disk: three files and the parts that are to be put into them."""
 
 import hashlib
 import json
@@ -152,6 +152,6 @@ def _disk(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ParagrainError(
-            f"image vectors cannot be written to {folder} ({error.strerror or error}): make room "
+            f"image embeddings cannot be written to {folder} ({error.strerror or error}): make room "
             "and run it again; what is done so far is kept"
         ) from error

@@ -1,4 +1,4 @@
-"""The image vectors of a collection: computed once, kept beside it, brought up to date."""
+"""The image embeddings of a collection: computed once, kept beside it, brought up to date."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,13 +27,13 @@ FEW = 0.1
 
 @dataclass(eq=False, repr=False)
 class Embeddings:
-    """The image vectors of a collection or of one split of it.
+    """The image embeddings of a collection or of one split of it.
 
     Attributes:
         ids: of the N records that have a vector, in the order of the collection.
         vectors: float32 `[N, D]`, of unit length.
         contents: the content hash of the image of each.
-        fingerprint: of the vision side that made them.
+        fingerprint: of the image tower that made them.
         failed: (id, reason) of each record whose image cannot be used.
         computed: vectors computed by this call.
         reused: records that needed none, since the cache or an equal image had theirs.
@@ -66,9 +66,9 @@ def embed(
     batch_size: int = 64,
     progress: bool = True,
 ) -> Embeddings:
-    """The image vectors of a collection; only those that are not there yet are computed.
+    """The image embeddings of a collection; only those that are not there yet are computed.
 
-    A vector belongs to the bytes of an image and to a vision side: a changed image is embedded
+    A vector belongs to the bytes of an image and to a image tower: a changed image is embedded
     anew, an added one alone, equal images once, and encoders that differ only in their text side
     share all. The column `content` of a record is believed, where it holds a hash; where it does
     not, and of files that have changed (see `linked`), the bytes are read and hashed. A collection

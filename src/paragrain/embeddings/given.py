@@ -1,4 +1,4 @@
-"""Image vectors that were made elsewhere, stored where computed ones are kept.
+"""Image embeddings that were made elsewhere, stored where computed ones are kept.
 
 They belong to a space that is told from others by its name and width alone, and so may be given to
 any number of collections; `load_encoder("vectors:NAME:WIDTH+TEXT")` finds them there.
@@ -14,7 +14,7 @@ import numpy as np
 from paragrain.collection import Collection
 from paragrain.embeddings.cache import Cache
 from paragrain.embeddings.embedding import known_contents, records_with_images
-from paragrain.encoders.vision import GivenVectors
+from paragrain.encoders.vision import PrecomputedEmbeddings
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
 from paragrain.images import BadImage, content_hash
@@ -67,12 +67,12 @@ def store_vectors(
     split: str | None = None,
     progress: bool = True,
 ) -> GivenReport:
-    """Store vectors from a file as image vectors of a collection, brought to unit length.
+    """Store vectors from a file as image embeddings of a collection, brought to unit length.
 
     They take the place of those that were given before for the same images under the same name;
     others stay. The file is read block by block, never as a whole. Nothing is unpickled.
 
-    As all image vectors, they belong to the bytes of an image: records of equal images share one.
+    As all image embeddings, they belong to the bytes of an image: records of equal images share one.
 
     Args:
         collection: whose records the ids name.
@@ -101,7 +101,7 @@ def store_vectors(
             f"{name!r} cannot name vectors: give a name of letters, digits, dots and dashes (--as)"
         )
     dim = matrix.shape[1]
-    space, side = f"vectors:{name}:{dim}", GivenVectors(name, dim)
+    space, side = f"vectors:{name}:{dim}", PrecomputedEmbeddings(name, dim)
     cache = Cache.open(collection.folder / "embeddings" / side.own_fingerprint, dim)
     if cache.folder is None:
         raise ParagrainError(

@@ -121,7 +121,7 @@ class ImageTextEncoder(nn.Module, ABC):
 
     @abstractmethod
     def vision_tensors(self) -> dict[str, torch.Tensor]:
-        """The weights that the image vector depends on, by their names in the checkpoint."""
+        """The weights that the image embedding depends on, by their names in the checkpoint."""
 
     @abstractmethod
     def text_settings(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class ImageTextEncoder(nn.Module, ABC):
 
     @abstractmethod
     def vision_settings(self) -> dict[str, Any]:
-        """What besides weights and preprocessing decides the image vector."""
+        """What besides weights and preprocessing decides the image embedding."""
 
     @property
     def device(self) -> torch.device:
@@ -222,7 +222,7 @@ class ImageTextEncoder(nn.Module, ABC):
     def vision_fingerprint(self) -> str:
         """128-bit hex of everything that decides an image's vector, the same in every process.
 
-        Computed once, since the vision side is frozen; while any of it may change (its
+        Computed once, since the image tower is frozen; while any of it may change (its
         gradients are on), anew each time.
         """
         tensors = self.vision_tensors()

@@ -97,7 +97,7 @@ def _usage(folder: Path, encoder: "ImageTextEncoder") -> str:
     if not kind:
         return f"{_CUSTOM.format(name=type(encoder).__name__)}\n\n```python\n{_OWN}```"
     if kind == "pair":
-        images = "The image vectors were given: no model here makes them."
+        images = "The image embeddings were given: no model here makes them."
         if (folder / "vision").is_dir() and any((folder / "vision").iterdir()):
             images = 'Images: `paragrain.load_encoder(".")`; `vision/` holds their model.'
         return f"{_PAIR}\n\n```python\n{_pair_lines(encoder)}```\n\n{images}"

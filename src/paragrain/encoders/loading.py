@@ -25,9 +25,9 @@ from paragrain.encoders.sentence import SentenceEncoder
 from paragrain.encoders.trained_on import read_trained_on, together
 from paragrain.encoders.vision import (
     EncoderVision,
-    GivenVectors,
+    PrecomputedEmbeddings,
     VisionModel,
-    VisionSide,
+    ImageTower,
 )
 from paragrain.encoders.weights import SAFETENSORS
 from paragrain.errors import ParagrainError, UsageError
@@ -176,11 +176,11 @@ def lasting_name(name: str) -> str:
     return f"{Path(path).resolve()}{at}{positions}" if is_local else name
 
 
-def _vision(name: str) -> VisionSide:
+def _vision(name: str) -> ImageTower:
     """The image side that a name stands for."""
     given = _GIVEN.fullmatch(name)
     if given and int(given["dim"]):
-        return GivenVectors(given["name"], int(given["dim"]))
+        return PrecomputedEmbeddings(given["name"], int(given["dim"]))
     if name.startswith("vectors:"):
         raise UsageError(
             f"{name} does not name given vectors: write vectors:NAME:WIDTH, as "

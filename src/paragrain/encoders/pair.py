@@ -1,4 +1,4 @@
-"""Any pair: one model's image vectors, another's texts, and a fresh projection between them."""
+"""Any pair: one model's image embeddings, another's texts, and a fresh projection between them."""
 
 import shutil
 from pathlib import Path
@@ -11,22 +11,22 @@ from torch import nn
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.kinds import PAIR, read_config
 from paragrain.encoders.sentence import SENTENCES, SentenceEncoder
-from paragrain.encoders.vision import VisionSide, saved_vision
+from paragrain.encoders.vision import ImageTower, saved_vision
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
 
 
 class PairEncoder(ImageTextEncoder):
-    """Image vectors of one model or from anywhere, and a text encoder projected to their width.
+    """Image embeddings of one model or from anywhere, and a text encoder projected to their width.
 
-    The image vectors are the vision side's own, of unit length. A text is pooled as its encoder
+    The image embeddings are the image tower's own, of unit length. A text is pooled as its encoder
     does, projected without bias to their width, and brought to unit length. Both sides may never
     have met, so a fresh pair scores at chance until it is trained; the projection then wants a
     higher rate than the paper's 1e-5.
 
     A checkpoint is a folder that sentence-transformers opens, for these very text vectors:
     `modules.json` and `config.json`, `text/` (also a complete folder of sentence-transformers) and
-    `vision/` (a Hugging Face folder), unless the image vectors were given.
+    `vision/` (a Hugging Face folder), unless the image embeddings were given.
 
     Args:
         vision: the image side, which stays as it is.
@@ -41,7 +41,7 @@ class PairEncoder(ImageTextEncoder):
 
     def __init__(
         self,
-        vision: VisionSide,
+        vision: ImageTower,
         text: SentenceEncoder,
         name: str,
         projection: nn.Linear | None = None,
@@ -62,7 +62,7 @@ class PairEncoder(ImageTextEncoder):
         if last is None or last.bias is not None or last.out_features != vision.dim:
             raise ParagrainError(
                 f"the text side of {name} does not end in a projection to the {vision.dim} numbers "
-                "of its image vectors: fetch the checkpoint again"
+                "of its image embeddings: fetch the checkpoint again"
             )
         text.dense = text.dense[:-1]
         text.width = last.in_features
@@ -72,7 +72,7 @@ class PairEncoder(ImageTextEncoder):
         """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads.
 
         Raises:
-            BadImage: the image vectors were given, and this image has none.
+            BadImage: the image embeddings were given, and this image has none.
         """
         return self.model.vision.pixels(image)
 
@@ -100,7 +100,7 @@ class PairEncoder(ImageTextEncoder):
         return self.model.text.settings()
 
     def vision_settings(self) -> dict[str, Any]:
-        """What besides weights decides the image vector."""
+        """What besides weights decides the image embedding."""
         return self.model.vision.settings()
 
     @property
@@ -148,7 +148,7 @@ def _limit(folder: Path, name: str) -> int:
 class _Parts(nn.Module):
     """What a pair consists of."""
 
-    def __init__(self, vision: VisionSide, text: SentenceEncoder, projection: nn.Linear) -> None:
+    def __init__(self, vision: ImageTower, text: SentenceEncoder, projection: nn.Linear) -> None:
         super().__init__()
         self.vision = vision
         self.text = text

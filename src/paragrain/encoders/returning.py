@@ -11,7 +11,7 @@ from paragrain.encoders.encoding import encode_images, encode_texts
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.note import is_own
 from paragrain.encoders.pair import PairEncoder
-from paragrain.encoders.vision import EncoderVision, GivenVectors
+from paragrain.encoders.vision import EncoderVision, PrecomputedEmbeddings
 from paragrain.encoders.weights import first_line
 from paragrain.errors import ParagrainError, UsageError
 
@@ -81,7 +81,9 @@ def _is_patched(part: object) -> bool:
 
 
 def _has_given_vectors(encoder: ImageTextEncoder) -> bool:
-    return isinstance(encoder, PairEncoder) and isinstance(encoder.model.vision, GivenVectors)
+    return isinstance(encoder, PairEncoder) and isinstance(
+        encoder.model.vision, PrecomputedEmbeddings
+    )
 
 
 def _picture() -> Image.Image:

@@ -44,7 +44,7 @@ class SiglipEncoder(ImageTextEncoder):
         self.padded_to = self.max_tokens
         if not vision.vision_use_head or vision.hidden_size != self.dim:
             raise ParagrainError(
-                f"{name} gives no image vectors beside its text vectors of {self.dim} numbers: "
+                f"{name} gives no image embeddings beside its text vectors of {self.dim} numbers: "
                 "use a SigLIP checkpoint with both towers and the vision head"
             )
         if tokenizer.pad_token_id is None:

@@ -24,7 +24,7 @@ from paragrain.images import BadImage
 _FIRST_TOKEN = ("cls_token", "class_embedding")
 
 
-class VisionSide(nn.Module, ABC):
+class ImageTower(nn.Module, ABC):
     """Images as unit vectors, by weights that never change.
 
     It is always in evaluation mode, and copies of an encoder share it.
@@ -37,11 +37,11 @@ class VisionSide(nn.Module, ABC):
     dim: int
     image_processor: Any = None
 
-    def train(self, mode: bool = True) -> "VisionSide":
+    def train(self, mode: bool = True) -> "ImageTower":
         """Stay in evaluation mode."""
         return super().train(False)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "VisionSide":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ImageTower":
         """The same, since it is frozen."""
         return self
 
@@ -75,7 +75,7 @@ class VisionSide(nn.Module, ABC):
         return {"folder": "vision"}
 
 
-class VisionModel(VisionSide):
+class VisionModel(ImageTower):
     """Any Hugging Face vision model, pooled as it is meant to be.
 
     `pooler_output` of the model where it has one whose weights are in the checkpoint, or that has
@@ -170,7 +170,7 @@ class VisionModel(VisionSide):
         self.image_processor.save_pretrained(folder)
 
 
-class EncoderVision(VisionSide):
+class EncoderVision(ImageTower):
     """The image side of a BLIP, CLIP or SigLIP: its vectors are the same, and so is their cache."""
 
     def __init__(self, encoder: ImageTextEncoder) -> None:
@@ -198,7 +198,7 @@ class EncoderVision(VisionSide):
 
     @property
     def own_fingerprint(self) -> str:
-        """That of the encoder's vision side."""
+        """That of the encoder's image tower."""
         return self.encoder.vision_fingerprint
 
     def save(self, folder: Path) -> None:
@@ -206,8 +206,8 @@ class EncoderVision(VisionSide):
         self.encoder.write(folder)
 
 
-class GivenVectors(VisionSide):
-    """Image vectors that were made elsewhere and stored beside collections under a name.
+class PrecomputedEmbeddings(ImageTower):
+    """Image embeddings that were made elsewhere and stored beside collections under a name.
 
     Name and width are all that tells one space of vectors from another: vectors that are given to
     two collections under one name have to come from one model. See `paragrain.embeddings.given`.
@@ -216,7 +216,7 @@ class GivenVectors(VisionSide):
         name: of the space.
         dim: its width.
 
-    >>> GivenVectors("dinov2-large", 1024).own_fingerprint
+    >>> PrecomputedEmbeddings("dinov2-large", 1024).own_fingerprint
     'e76eaa4120e586000f64bce95c27864d'
     """
 
@@ -249,7 +249,7 @@ class GivenVectors(VisionSide):
             ParagrainError: always.
         """
         raise ParagrainError(
-            f"the image vectors {self.name} were given, so there is no model to make more: store "
+            f"the image embeddings {self.name} were given, so there is no model to make more: store "
             "them with paragrain embed --vectors"
         )
 
@@ -269,7 +269,7 @@ class GivenVectors(VisionSide):
         return {"given": self.name, "dim": self.dim}
 
 
-def saved_vision(folder: Path, name: str) -> VisionSide:
+def saved_vision(folder: Path, name: str) -> ImageTower:
     """The image side of a saved pair.
 
     Raises:
@@ -278,7 +278,7 @@ def saved_vision(folder: Path, name: str) -> VisionSide:
     try:
         note = read_json(folder / "config.json")["vision"]
         if "given" in note:
-            return GivenVectors(str(note["given"]), int(note["dim"]))
+            return PrecomputedEmbeddings(str(note["given"]), int(note["dim"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ParagrainError(
             f"the image side of {name} cannot be found ({first_line(error)}): "

@@ -25,7 +25,7 @@ RIGHT_FIELDS = ("paragraph", "captions", "description", "generated")
 class Benchmark:
     """N images and the M texts of one field that ask for them, and are asked for by them.
 
-    The image vectors belong to the vision side of one encoder; every encoder that shares it (all
+    The image embeddings belong to the image tower of one encoder; every encoder that shares it (all
     that were fine-tuned from it) can be scored.
 
     Attributes:
@@ -36,12 +36,12 @@ class Benchmark:
         groups: int64 `[N]`, the same number for images that show the same thing.
         texts: M texts, image by image.
         text_image: int64 `[M]`, the row of the image of each text.
-        vision_fingerprint: of the vision side that made the vectors.
+        vision_fingerprint: of the image tower that made the vectors.
         contents: the content hash of each image.
         splits: the split of each image.
         failed: (id, reason) of images that could not be embedded, which are left out.
         empty_texts: texts of nothing but white space, which are left out.
-        cache: where the image vectors are kept, and the ranks of a killed evaluation; None if
+        cache: where the image embeddings are kept, and the ranks of a killed evaluation; None if
             nothing can be written there.
     """
 
@@ -168,11 +168,11 @@ class Benchmark:
         vectors, in a hidden file that goes when it is done.
 
         Raises:
-            UsageError: `encoder` has another vision side than the one that made the vectors.
+            UsageError: `encoder` has another image tower than the one that made the vectors.
         """
         if encoder.vision_fingerprint != self.vision_fingerprint:
             raise UsageError(
-                f"{encoder.name} has another vision side than the vectors of this benchmark: "
+                f"{encoder.name} has another image tower than the vectors of this benchmark: "
                 "load the benchmark with it"
             )
         vectors = encode_tokens(encoder, tokens, progress=progress, **encoding)

@@ -34,11 +34,11 @@ def graph_targets(scenes: list[Scene]) -> tuple[Tensor, Tensor]:
 
 
 class GraphHead(nn.Module):
-    """Linear read-outs of the scene graph from patch states and from the image vector.
+    """Linear read-outs of the scene graph from patch states and from the image embedding.
 
     Args:
         width: width of the vision tower.
-        vector_width: width of the contrastive image vector.
+        vector_width: width of the contrastive image embedding.
         patches: patches along one side of the picture, a multiple of 3.
     """
 

@@ -61,7 +61,7 @@ def same_place(images: Any, texts: Any) -> tuple[Vectors, Vectors]:
     images, texts = unit_vectors(images, "image"), unit_vectors(texts, "text")
     if images.shape[1] != texts.shape[1]:
         raise UsageError(
-            f"Image vectors are {images.shape[1]} wide and text vectors {texts.shape[1]}; "
+            f"Image embeddings are {images.shape[1]} wide and text vectors {texts.shape[1]}; "
             "encode both with the same model."
         )
     if isinstance(images, torch.Tensor):

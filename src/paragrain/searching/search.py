@@ -199,7 +199,7 @@ def search(
 ) -> SearchResult | list[SearchResult]:
     """The `k` images that a text describes best, by cosine, compared with every image.
 
-    Image vectors come from the collection's cache, and are added to it where they are missing.
+    Image embeddings come from the collection's cache, and are added to it where they are missing.
 
     Args:
         collection: what to search, or its folder.

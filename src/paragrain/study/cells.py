@@ -116,7 +116,7 @@ def run_cell(
 
 
 def _drop_vectors(collections: Mapping[str, Collection], encoder: ImageTextEncoder) -> None:
-    """Delete the image vectors of a vision side that no other cell has, once all is measured."""
+    """Delete the image embeddings of a image tower that no other cell has, once all is measured."""
     for collection in collections.values():
         folder = collection.folder / "embeddings" / encoder.vision_fingerprint
         shutil.rmtree(folder, ignore_errors=True)

@@ -320,7 +320,7 @@ def _report(result: DemoResult, world: Collection) -> str:
         pages.paragraph(
             "BLIP0, a tiny BLIP that has only ever seen short captions, was fine-tuned on the "
             f"text side alone: C1 on alt-texts, C4 on paragraphs, C5 on both, {steps} steps of "
-            f"{batch} scenes each. Its image vectors never changed. Then every model ranked every "
+            f"{batch} scenes each. Its image embeddings never changed. Then every model ranked every "
             "picture against every text, exactly."
         ),
         pages.heading("What was found"),
@@ -362,7 +362,7 @@ def _report(result: DemoResult, world: Collection) -> str:
         pages.paragraph(
             "The world is procedural: ten shapes, ten colours, templates for sentences. It shows "
             "how a text encoder that has read only captions behaves on paragraphs, with the truth "
-            "known and the vision side frozen. It does not show how large these effects are on "
+            "known and the image tower frozen. It does not show how large these effects are on "
             "photographs, and with one seed it says nothing of their spread."
         ),
         pages.paragraph(

@@ -257,7 +257,7 @@ class Throughput(_Data):
 
     Attributes:
         tokens_per_second: in training the text side, forward and backward.
-        images_per_second: through the vision side, decoding included.
+        images_per_second: through the image tower, decoding included.
         tokens: of a text of each field.
         of: where these numbers come from.
     """

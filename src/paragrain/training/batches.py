@@ -20,7 +20,7 @@ class Batch:
     """B images and the N texts that supervise them, positives and negatives mixed.
 
     Attributes:
-        images: float32 `[B, D]`, the frozen image vectors; those of the start where vision trains.
+        images: float32 `[B, D]`, the frozen image embeddings; those of the start where vision trains.
         groups: int64 `[B]`, the same number for images that show the same thing.
         texts: N texts with the fields whose budgets cut them, image by image.
         text_image: int64 `[N]`, the row of the image of each text.
@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingSet:
-    """Records that have texts for a recipe, with their image vectors.
+    """Records that have texts for a recipe, with their image embeddings.
 
     Attributes:
         records: N records without image bytes.
@@ -64,7 +64,7 @@ class TrainingSet:
     def load(
         cls, collection: Collection, images: Embeddings, recipe: Recipe, *, split: str, seed: int
     ) -> "TrainingSet":
-        """Read the texts of a split and join them with the image vectors by id.
+        """Read the texts of a split and join them with the image embeddings by id.
 
         Raises:
             UsageError: no image has a text for one of the recipe's picks.
@@ -83,7 +83,7 @@ class TrainingSet:
             elif not texts.positives:
                 report["left out: no positive text"] += 1
             elif record.id not in row_of:
-                report["left out: no image vector"] += 1
+                report["left out: no image embedding"] += 1
             else:
                 report["used"] += 1
                 report["pairs"] += len(texts.positives)

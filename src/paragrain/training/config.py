@@ -60,9 +60,9 @@ class TrainConfig(BaseModel):
         max_steps: ends the run, and its cosine, earlier.
         batch_size: images a step, over all processes together.
         train_vision: the vision tower and its projection train too, from the images themselves,
-            with the same optimiser and schedule; otherwise the image vectors stay.
+            with the same optimiser and schedule; otherwise the image embeddings stay.
         learning_rate: the highest, after the warm-up.
-        vision_learning_rate: that of the vision side where it trains; the same if not given. A
+        vision_learning_rate: that of the image tower where it trains; the same if not given. A
             rate at which a text encoder learns new texts may be one at which a vision tower
             forgets what it knew.
         warmup_steps: at most a tenth of the run is used.

@@ -80,7 +80,7 @@ def accumulate_gradients(
         batch: the whole batch, the same in every process.
         config: temperature, token budgets, precision and memory.
         pixels: float32 `[3, H, W]` of each image in this process's part of the batch. If given,
-            image vectors are made of them, in place of those of the batch, and the vision tower
+            image embeddings are made of them, in place of those of the batch, and the vision tower
             gets its gradient too.
         processes: those that share the work; alone if not given.
         randomness: the number that dropout depends on, with the process.
@@ -197,7 +197,7 @@ def _loss_gradients(
     """The losses of a batch, and its gradients with respect to vectors.
 
     Args:
-        batch: with the image vectors, if `images` is not given.
+        batch: with the image embeddings, if `images` is not given.
         texts: `[N, D]`; they get a gradient `[N, D]`.
         images: `[B, D]`; if given they get a gradient `[B, D]` too.
         temperature: see `contrastive_loss`.

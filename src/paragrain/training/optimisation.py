@@ -32,7 +32,7 @@ def make_optimizer(
     Args:
         parameters: what trains.
         config: rates, decay and betas.
-        vision: names of those that learn at the vision side's own rate. Each group says as `scale`
+        vision: names of those that learn at the image tower's own rate. Each group says as `scale`
             what part of the step's rate it takes.
 
     Raises:

@@ -80,7 +80,7 @@ def train(
     A folder that holds the same run unfinished is continued, and finished is given back.
 
     Args:
-        collection: images and texts, or their folder; image vectors are computed once and cached.
+        collection: images and texts, or their folder; image embeddings are computed once and cached.
         encoder: the start, or what `load_encoder` takes; it is not changed.
         recipe: which texts supervise an image: a name (`c1` to `c10`), a YAML file or a `Recipe`.
         out: folder of the run; `runs/RECIPE-seedSEED` if not given.
@@ -397,7 +397,9 @@ class _Trainer:
                 limit = self.model.max_tokens
                 notes.append(f"{name} is cut at {limit} tokens, not {asked}: the encoder's limit")
         if self.config.train_vision:
-            notes.append("the vision tower trains too, so that image vectors change with the run")
+            notes.append(
+                "the vision tower trains too, so that image embeddings change with the run"
+            )
         if self.validation is not None and self.config.validation_split == self.config.split:
             notes.append("the best weights are chosen on the images that are trained on")
         if self.validation is None:

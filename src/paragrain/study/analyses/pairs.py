@@ -91,7 +91,7 @@ def draw_pairs(
     The same seed draws the same pairs for every encoder.
 
     Raises:
-        UsageError: as `draw_rows`, or the encoder has another vision side than the benchmark, or
+        UsageError: as `draw_rows`, or the encoder has another image tower than the benchmark, or
             cannot read so many tokens.
     """
     check_vision(benchmark, encoder)
@@ -103,14 +103,14 @@ def draw_pairs(
 
 
 def check_vision(benchmark: Benchmark, encoder: ImageTextEncoder) -> None:
-    """Refuse an encoder whose text vectors do not belong to the benchmark's image vectors.
+    """Refuse an encoder whose text vectors do not belong to the benchmark's image embeddings.
 
     Raises:
-        UsageError: it has another vision side.
+        UsageError: it has another image tower.
     """
     if encoder.vision_fingerprint != benchmark.vision_fingerprint:
         raise UsageError(
-            f"{encoder.name} has another vision side than the vectors of this benchmark: "
+            f"{encoder.name} has another image tower than the vectors of this benchmark: "
             "load the benchmark with it"
         )
 

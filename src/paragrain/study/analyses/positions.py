@@ -135,7 +135,7 @@ def positions(
     The same seed draws the same texts for every model, so profiles can be laid side by side.
 
     Raises:
-        UsageError: unknown measure, another vision side, or as `draw_rows`.
+        UsageError: unknown measure, another image tower, or as `draw_rows`.
         ParagrainError: the encoder gives no attention weights (see `can_attend`), or does not tell
             where it looks tokens up.
     """

@@ -235,7 +235,7 @@ def qualitative(
         examples: at most so many.
 
     Raises:
-        UsageError: not two models, ranks of other queries, or another vision side.
+        UsageError: not two models, ranks of other queries, or another image tower.
     """
     if len(ranks) != 2 or set(ranks) != set(encoders):
         raise UsageError("examples are chosen between two models: give ranks and encoders of both")

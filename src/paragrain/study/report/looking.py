@@ -65,7 +65,7 @@ class Looker:
         return self._encoders[name]
 
     def benchmark(self, name: str, model: str) -> Benchmark:
-        """A benchmark with the image vectors of a model."""
+        """A benchmark with the image embeddings of a model."""
         encoder = self.encoder(model)
         key = name, encoder.vision_fingerprint
         if key not in self._benchmarks:

@@ -120,7 +120,7 @@ def agreement(blip: Path, world: Collection, encoder: object) -> list[tuple[str,
     """Largest difference of text vectors between the device and the CPU, both in fp32."""
     texts = [record.paragraph or "" for record in world.records("val", fields=["paragraph"])][:32]
     here, there = (
-        encode_texts(model, texts, tokens=128).vectors  # type: ignore[arg-type]
+        encode_texts(model, texts, max_length=128).vectors  # type: ignore[arg-type]
         for model in (encoder, load_encoder(blip, "cpu"))
     )
     worst = float(np.abs(here - there).max())

@@ -1,4 +1,4 @@
-"""Text encoding: this library against plain Hugging Face, padded to the budget or to the longest.
+"""Text encoding: this library against plain Hugging Face, padded to the length or to the longest.
 
     python benchmarks/text_encoding.py                 # a small text encoder
     python benchmarks/text_encoding.py --size base     # one of BLIP's size
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--texts", type=int, help="how many; by default by size")
-    parser.add_argument("--tokens", type=int, default=128, help="the token budget")
+    parser.add_argument("--tokens", type=int, default=128, help="the maximum length")
     parser.add_argument("--batch-tokens", type=int, help="ours: rows x longest of a batch")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
@@ -70,7 +70,7 @@ def main() -> None:
             encode()
             times[name].append(time.perf_counter() - start)
     print(
-        f"{args.size} text encoder, {len(texts)} captions, budget {args.tokens}, "
+        f"{args.size} text encoder, {len(texts)} captions, maximum length {args.tokens}, "
         f"{args.threads} threads, medians of {args.repeats} runs in turns"
     )
     print_table(times, len(texts))
@@ -138,7 +138,7 @@ def word_pieces() -> dict[str, int]:
 
 
 def contestants(
-    encoder: Any, texts: list[str], tokens: int, batch_tokens: int | None
+    encoder: Any, texts: list[str], max_length: int, batch_tokens: int | None
 ) -> dict[str, Callable[[], Any]]:
     """The three ways from texts to vectors; the first is what the others are compared to."""
     import torch
@@ -152,7 +152,7 @@ def contestants(
                 texts[start : start + HF_BATCH],
                 padding=padding,
                 truncation=True,
-                max_length=tokens,
+                max_length=max_length,
                 return_tensors="pt",
                 return_token_type_ids=False,
             )
@@ -163,10 +163,12 @@ def contestants(
         return torch.cat(parts).numpy()
 
     def ours() -> Any:
-        return encode_texts(encoder, texts, tokens=tokens, batch_tokens=batch_tokens).vectors
+        return encode_texts(
+            encoder, texts, max_length=max_length, batch_tokens=batch_tokens
+        ).vectors
 
     return {
-        "Hugging Face, padded to the budget": lambda: hugging_face("max_length"),
+        "Hugging Face, padded to the maximum length": lambda: hugging_face("max_length"),
         "Hugging Face, padded to the longest": lambda: hugging_face("longest"),
         "paragrain": ours,
     }

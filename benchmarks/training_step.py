@@ -3,8 +3,8 @@
     python benchmarks/training_step.py                     # a small random BLIP, 2 threads
     python benchmarks/training_step.py --size base --batch 8 --repeats 3
 
-Ours takes cached image embeddings and encodes texts in batches of similar length. The plain way runs
-the frozen vision tower in every step, pads every text to its token budget, or does both. All are
+Ours takes cached embeddings and encodes texts in batches of similar length. The plain way runs
+the frozen vision tower in every step, pads every text to its maximum length, or does both. All are
 measured in turn in one process; the table gives medians, and ratios to ours. The losses of all are
 compared first: they are the same step.
 """
@@ -38,7 +38,7 @@ from paragrain.training.supervision import load_recipe
 
 # width, text layers, vision layers, heads, image size, patch size, width of the vectors
 SIZES = {"tiny": (128, 3, 4, 4, 96, 16, 64), "base": (768, 12, 12, 12, 384, 16, 256)}
-CONFIG = TrainConfig(held_tokens=10**9)
+CONFIG = TrainConfig(grad_cache_threshold=10**9)
 
 
 def vocabulary() -> list[str]:
@@ -115,12 +115,12 @@ def plain_gradients(
         with torch.no_grad(), autocast:
             images = model.image_features(pixels)
     ids = tokenize(model, batch.texts, CONFIG).ids
-    budgets = np.array([CONFIG.tokens.of(t.field, model.max_tokens) for t in batch.texts])
+    max_lengths = np.array([CONFIG.tokens.of(t.field, model.max_tokens) for t in batch.texts])
     texts = torch.empty(len(ids), model.dim, device=device)
-    for budget in np.unique(budgets):
-        rows = np.flatnonzero(budgets == budget)
-        # A row of full length, taken away again, is what "padded to the budget" means.
-        filler = np.zeros(budget, dtype=np.int32)
+    for max_length in np.unique(max_lengths):
+        rows = np.flatnonzero(max_lengths == max_length)
+        # A row of full length, taken away again, is what "padded to the maximum length" means.
+        filler = np.zeros(max_length, dtype=np.int32)
         input_ids, mask = pad([*(ids[row] for row in rows), filler], model.pad_id)
         with autocast:
             vectors = model.text_features(input_ids[:-1].to(device), mask[:-1].to(device))
@@ -216,7 +216,9 @@ def main() -> None:
     for name in track(recipes, "measuring", console=Console(stderr=True)):
         table.add_row(*compare(name, args, encoder))
     console.print(table)
-    console.print("vision: the tower runs in each step; padded: texts to their budgets; x ours")
+    console.print(
+        "vision: the tower runs in each step; padded: texts to their maximum lengths; x ours"
+    )
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def test_token_lengths_by_hand(
     file.write_text("\n".join(map(json.dumps, lines)))
     args = ["token_lengths", file, "--columns", "text", *small_vocabularies(tmp_path)]
 
-    out, err = run_benchmark(*args, "--budgets", 4, 7, 128, "--json", ends=3)
+    out, err = run_benchmark(*args, "--maximum lengths", 4, 7, 128, "--json", ends=3)
     report = json.loads(out)
     assert "line 3: text is empty" in err
     assert (report["texts"], report["skipped"]) == (2, 1)
@@ -125,15 +125,15 @@ def test_token_lengths_by_hand(
     assert {name: (of[name]["tokens"]["min"], of[name]["tokens"]["max"]) for name in of} == {
         "BLIP": (6, 8), "CLIP": (6, 10), "Long-CLIP": (6, 10)
     }  # fmt: skip
-    assert {name: list(of[name]["budgets"]) for name in of} == {
+    assert {name: list(of[name]["max_lengths"]) for name in of} == {
         "BLIP": ["4", "7", "128"], "CLIP": ["4", "7"], "Long-CLIP": ["4", "7", "128"]
     }  # fmt: skip
-    costs = of["BLIP"]["budgets"]
+    costs = of["BLIP"]["max_lengths"]
     assert costs["4"]["share_of_tokens_lost"] == (2 + 4) / 14
-    assert (costs["7"]["texts_cut"], costs["7"]["tokens_lost"]) == (1, 1)
-    assert (costs["128"]["texts_cut"], costs["128"]["share_of_tokens_lost"]) == (0, 0)
+    assert (costs["7"]["texts_truncated"], costs["7"]["tokens_lost"]) == (1, 1)
+    assert (costs["128"]["texts_truncated"], costs["128"]["share_of_tokens_lost"]) == (0, 0)
 
-    table, _ = run_benchmark(*args, "--budgets", 7, 128, ends=3)
+    table, _ = run_benchmark(*args, "--maximum lengths", 7, 128, ends=3)
     assert "| CLIP (77): tokens lost, % | 18.8 | - |" in table
     assert "| Long-CLIP (248): tokens lost, % | 18.8 | 0.0 |" in table
 
@@ -158,8 +158,8 @@ def test_token_lengths_of_real_descriptions(
     lengths = np.array([len(text.ids) for text in plain])
     own = report["encoders"]["BLIP"]
     assert own["tokens"]["mean"] == pytest.approx(lengths.mean())
-    assert own["budgets"]["128"]["texts_cut"] == (lengths > 128).sum()
-    assert own["budgets"]["248"]["tokens_lost"] == np.maximum(lengths - 248, 0).sum()
+    assert own["max_lengths"]["128"]["texts_truncated"] == (lengths > 128).sum()
+    assert own["max_lengths"]["248"]["tokens_lost"] == np.maximum(lengths - 248, 0).sum()
 
 
 def test_token_lengths_of_an_absent_column(

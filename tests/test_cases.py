@@ -63,7 +63,7 @@ def test_ids_and_texts_come_through_everything_as_they_are(
     found = paragrain("search", out, "a star", "-k", 5, *model)
     assert sorted(hit["id"] for hit in found.json["hits"]) == sorted(IDS)
     scores = paragrain(
-        "evaluate", out, "--split", "train", "--texts", "description", "--tokens", 64, *model
+        "evaluate", out, "--split", "train", "--texts", "description", "--max-length", 64, *model
     )
     assert scores.code == 0
     # Ids that are equal as numbers are five images, not three.

@@ -21,7 +21,7 @@ from paragrain.encoders import ImageTextEncoder
 from paragrain.evaluation import load_protocol, protocols
 from paragrain.study.file import Group, StudyFile
 from paragrain.study.plan import load_study
-from paragrain.training.config import TokenBudgets, TrainConfig
+from paragrain.training.config import MaxLengths, TrainConfig
 from paragrain.training.supervision import load_recipe, parse_recipe, recipe_names
 
 ROOT = Path(__file__).parents[1]
@@ -130,7 +130,7 @@ def test_every_training_setting_is_told() -> None:
     told = {
         name.removeprefix("tokens.").removeprefix(".") for name in first_column("verbs/train.md")
     }
-    assert told == (set(TrainConfig.model_fields) | set(TokenBudgets.model_fields)) - {"tokens"}
+    assert told == (set(TrainConfig.model_fields) | set(MaxLengths.model_fields)) - {"tokens"}
 
 
 def test_every_column_of_a_record_and_key_of_a_study_is_told() -> None:
@@ -144,7 +144,7 @@ def test_every_protocol_is_told_with_its_budget() -> None:
     assert [name for name, *_ in rows] == list(protocols())
     for name, split, texts, tokens in rows:
         rules = load_protocol(name)
-        assert (split, texts, int(tokens)) == (rules.split or "all", rules.texts, rules.tokens)
+        assert (split, texts, int(tokens)) == (rules.split or "all", rules.texts, rules.max_length)
 
 
 def test_every_public_name_is_in_the_reference() -> None:

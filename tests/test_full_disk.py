@@ -60,7 +60,7 @@ def test_a_training_that_runs_out_of_room_goes_on(
 def test_a_result_that_does_not_fit_leaves_the_old_one(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
-    result = evaluate(world, encoder, texts="captions", tokens=20, progress=False)
+    result = evaluate(world, encoder, texts="captions", max_length=20, progress=False)
     for name in ("r.json", "r.csv"):
         result.save(tmp_path / name)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

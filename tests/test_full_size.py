@@ -35,7 +35,7 @@ def test_full_size_blip_embeds_trains_and_reloads(shared: Path, tmp_path: Path) 
     assert "text_proj.weight" in changed
     assert "text_encoder.encoder.layer.11.attention.self.query.weight" in changed
     assert not any("crossattention" in name or "itm_head" in name for name in changed)
-    result = evaluate(photos, run.encoder, texts="paragraph", tokens=128, progress=False)
+    result = evaluate(photos, run.encoder, texts="paragraph", max_length=128, progress=False)
     assert result.scores.texts == 4
 
 

@@ -13,23 +13,23 @@ from paragrain.encoders import encode_images
 CAPTIONS = {"texts": "captions", "progress": False}
 
 
-@pytest.mark.parametrize("budget", [12.5, "12", True, float("nan"), b"12", [12]])
+@pytest.mark.parametrize("max_length", [12.5, "12", True, float("nan"), b"12", [12]])
 def test_a_token_budget_is_a_whole_number(
-    budget: object, world: pg.Collection, encoder: pg.ImageTextEncoder
+    max_length: object, world: pg.Collection, encoder: pg.ImageTextEncoder
 ) -> None:
     for call in (
-        lambda: pg.encode_texts(encoder, "a red star", tokens=budget),
-        lambda: pg.search(world, encoder, "a red star", tokens=budget, progress=False),
-        lambda: pg.evaluate(world, encoder, tokens=budget, **CAPTIONS),
-        lambda: setattr(encoder, "budget", budget),
+        lambda: pg.encode_texts(encoder, "a red star", max_length=max_length),
+        lambda: pg.search(world, encoder, "a red star", max_length=max_length, progress=False),
+        lambda: pg.evaluate(world, encoder, max_length=max_length, **CAPTIONS),
+        lambda: setattr(encoder, "max_length", max_length),
     ):
-        refused(call, "a token budget is a whole number such as 128")
+        refused(call, "a maximum length is a whole number such as 128")
 
 
 def test_whole_numbers_of_numpy_are_whole(
     world: pg.Collection, encoder: pg.ImageTextEncoder
 ) -> None:
-    assert pg.encode_texts(encoder, "a red star", tokens=np.int64(12)).tokens.budget == 12
+    assert pg.encode_texts(encoder, "a red star", max_length=np.int64(12)).tokens.max_length == 12
     assert len(pg.search(world, encoder, "a star", k=np.int32(3), progress=False)) == 3
 
 
@@ -53,7 +53,7 @@ def test_budgets_are_one_or_any_iterable(
     world: pg.Collection, encoder: pg.ImageTextEncoder
 ) -> None:
     asked = (8, iter([8, 12]), np.array([8, 12]))
-    found = [pg.sweep(world, encoder, budgets, **CAPTIONS) for budgets in asked]
+    found = [pg.sweep(world, encoder, max_lengths, **CAPTIONS) for max_lengths in asked]
     assert [len(results) for results in found] == [1, 2, 2]
     assert found[0][0].scores == found[1][0].scores == found[2][0].scores
 

@@ -34,7 +34,7 @@ from paragrain.collection import Collection
 from paragrain.encoders import load_encoder
 
 fingerprints.BATCH = int(sys.argv[1])
-audit(Collection.open(Path(sys.argv[3])), progress=False)  # loads compiled code, once for all children
+audit(Collection.open(Path(sys.argv[3])), progress=False)  # compiled once for all children
 encoder = load_encoder(sys.argv[2], "cpu")
 for line in sys.stdin:
     folders, out, seconds = json.loads(line)

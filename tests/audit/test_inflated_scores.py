@@ -20,7 +20,7 @@ IMAGES, TRAINED = 160, 48
 SHARED = IMAGES // 10
 OVERFIT = {
     "recipe": "c1", "learning_rate": 2e-3, "max_steps": 16, "epochs": 999, "batch_size": 32,
-    "warmup_steps": 5, "held_tokens": 65536, "seed": 0,
+    "warmup_steps": 5, "grad_cache_threshold": 65536, "seed": 0,
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_a_leak_lifts_the_score_of_the_overlapping_part_only(
     for name, records in sets.items():
         collection = collect(tmp_path / name, records)
         run = train(collection, encoder, out=tmp_path / "runs" / name, progress=False, **OVERFIT)
-        results[name] = evaluate(data, run.encoder, texts="captions", tokens=77, progress=False)
+        results[name] = evaluate(data, run.encoder, texts="captions", max_length=77, progress=False)
     report = audit_of(tmp_path / "leaked", data, progress=False)
     marked = marks(report)
     assert marked["near"] | marked["text"] | marked["pixels"] == {f"e{n}" for n in chosen}

@@ -52,13 +52,13 @@ def test_the_whole_way(paragrain: Callable, tmp_path: Path, random_blip: Path) -
     assert Path(embedded.json["folder"]).is_dir()
     assert paragrain("embed", world, "--model", random_blip, "--json").json["computed"] == 0
 
-    settings = ("--epochs", 1, "--batch-size", 8, "--set", "tokens.paragraph=60",
+    settings = ("--epochs", 1, "--batch-size", 8, "--set", "max_length.paragraph=60",
                 "--set", "betas=0.9,0.98", "--set", "validation_texts=captions")  # fmt: skip
     order = ("train", world, "--model", random_blip, "--out", tmp_path / "c5", *settings, "--json")
     trained = paragrain(*order)
     assert trained.code == 0, trained.err
     assert trained.json["steps"] == 3
-    assert trained.json["token_budgets"]["paragraph"] == 60
+    assert trained.json["max_lengths"]["paragraph"] == 60
     config = Run.open(tmp_path / "c5").config
     assert (config.betas, config.validation_texts) == ((0.9, 0.98), ("captions",))
     BlipForImageTextRetrieval.from_pretrained(trained.json["checkpoint"])
@@ -67,7 +67,7 @@ def test_the_whole_way(paragrain: Callable, tmp_path: Path, random_blip: Path) -
     checkpoint = tmp_path / "c5" / "checkpoint"
     result = tmp_path / "result.json"
     measured = paragrain("evaluate", world, "--model", checkpoint, "--texts", "paragraph",
-                         "--tokens", 128, "--out", result, "--json")  # fmt: skip
+                         "--max-length", 128, "--out", result, "--json")  # fmt: skip
     assert measured.code == 0, measured.err
     assert measured.json == json.loads(result.read_text("utf-8"))
     assert measured.json["collection"]["split"] == "test"
@@ -83,7 +83,9 @@ def test_lines_for_people(paragrain: Callable, world: Path, random_blip: Path) -
     assert measured.code == 0, measured.err
     assert "20 images" in measured.out
     assert [line.split()[0] for line in measured.out.splitlines()[3:6]] == ["20", "77", "128"]
-    found = paragrain("search", world, "--model", random_blip, "a red star above", "--tokens", 4)
+    found = paragrain(
+        "search", world, "--model", random_blip, "a red star above", "--max-length", 4
+    )
     assert found.code == 0
     assert "not read, beyond 4 of 6 tokens: 'star above'" in found.out
 
@@ -128,14 +130,14 @@ def test_mistakes_are_one_sentence_without_a_traceback(
         (2, "train", world, "--model", random_blip, "--set", "epochs"),
         (2, "train", world, "--model", random_blip, "--set", "epochz=3"),
         (2, "train", world, "--model", random_blip, "--batch-size", 1),
-        (2, "evaluate", world, "--model", random_blip, "--tokens", 4000),
+        (2, "evaluate", world, "--model", random_blip, "--max-length", 4000),
         (2, "evaluate", world, "--model", random_blip, "--sweep", "20;40"),
         (2, "evaluate", world, "--model", random_blip, "--sweep", ""),
         (2, "evaluate", world, "--model", random_blip, "--out", tmp_path),
         (2, "train", world, "--model", random_blip, "--set", "recipe=c4"),
         (2, "train", world, "--model", random_blip, "--set", "a=["),
-        (2, "train", world, "--model", random_blip, "--set", "tokens=5", "--set", "tokens.a=6"),
-        (2, "search", world, "--model", random_blip, "star", "--tokens", 0),
+        (2, "train", world, "--model", random_blip, "--set", "tokens=5", "--set", "max_length.a=6"),
+        (2, "search", world, "--model", random_blip, "star", "--max-length", 0),
         (1, "train", world, "--model", random_blip, "--out", world / "collection.json" / "run"),
         (2, "import", "folder", tmp_path, tmp_path / "w", "--max-pixels", -1),
         (2, "search", world, "--model", random_blip, " "),
@@ -158,7 +160,7 @@ def test_a_shared_photograph_set(
                      tmp_path / "photos", "--json")  # fmt: skip
     assert (done.code, done.json["written"]) == (0, 50)
     measured = paragrain("evaluate", tmp_path / "photos", "--model", random_blip, "--texts",
-                         "captions", "--tokens", 77, "--json")  # fmt: skip
+                         "captions", "--max-length", 77, "--json")  # fmt: skip
     assert measured.json["scores"]["counts"]["images"] == 50
     assert measured.json["scores"]["counts"]["texts"] == 250
 

@@ -20,7 +20,7 @@ def study(world: Path, random_blip: Path, tmp_path: Path) -> Path:
         "model": str(random_blip),
         "model_title": "BLIP",
         "train": "world",
-        "settings": {"max_steps": 2, "batch_size": 8, "pass_tokens": 1_000_000},
+        "settings": {"max_steps": 2, "batch_size": 8, "micro_batch_tokens": 1_000_000},
         "seeds": [0, 1],
         "collections": {"world": {"path": str(world)}},
         "recipes": ["c1"],

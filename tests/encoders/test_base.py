@@ -35,14 +35,14 @@ def images(count: int) -> list[Image.Image]:
 
 def test_a_short_caption_is_the_same_alone_and_beside_one_of_400_words(blip: BlipEncoder) -> None:
     long = " ".join(["star"] * 400)
-    alone = encode_texts(blip, [SHORT], tokens=512).vectors[0]
+    alone = encode_texts(blip, [SHORT], max_length=512).vectors[0]
     ids, mask = pad(blip.tokenize([SHORT, long], 512).ids, blip.pad_id)
     assert mask[0].sum() < mask[1].sum()
     with torch.inference_mode():
         beside = blip.text_features(ids, mask)[0].numpy()
     assert alone @ beside >= 1 - 1e-6
     np.testing.assert_allclose(alone, beside, atol=1e-6)
-    together = encode_texts(blip, [long, SHORT], tokens=512, batch_tokens=10**6).vectors[1]
+    together = encode_texts(blip, [long, SHORT], max_length=512, batch_tokens=10**6).vectors[1]
     np.testing.assert_allclose(alone, together, atol=1e-6)
 
 
@@ -68,22 +68,22 @@ def test_vectors_are_the_same_at_batch_1_7_and_64(blip: BlipEncoder) -> None:
     np.testing.assert_allclose(one, seven, atol=1e-5)
 
 
-# --- Budgets ----------------------------------------------------------------------------------
+# --- Lengths ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("budget", [77, 128, 512])
-def test_700_words_among_three_are_cut_and_counted(blip: BlipEncoder, budget: int) -> None:
+@pytest.mark.parametrize("max_length", [77, 128, 512])
+def test_700_words_among_three_are_cut_and_counted(blip: BlipEncoder, max_length: int) -> None:
     long = " ".join(["green"] * 700)
-    made = encode_texts(blip, [SHORT, long, "a star"], tokens=budget)
+    made = encode_texts(blip, [SHORT, long, "a star"], max_length=max_length)
     assert made.vectors.shape == (3, blip.dim)
     assert made.tokens.lengths.tolist() == [12, 702, 4]
-    assert made.tokens.texts_cut == 1
-    assert made.tokens.tokens_lost == 702 - budget
+    assert made.tokens.texts_truncated == 1
+    assert made.tokens.tokens_lost == 702 - max_length
     ids = made.tokens.ids[1]
-    assert len(ids) == budget
+    assert len(ids) == max_length
     assert ids[0] == blip.tokenizer.cls_token_id
     assert ids[-1] == blip.tokenizer.sep_token_id
-    unharmed = encode_texts(blip, [SHORT, "a star"], tokens=budget).vectors
+    unharmed = encode_texts(blip, [SHORT, "a star"], max_length=max_length).vectors
     np.testing.assert_allclose(made.vectors[[0, 2]], unharmed, atol=1e-6)
 
 
@@ -93,8 +93,8 @@ def test_long_texts_draw_no_warning(blip: BlipEncoder, capfd: pytest.CaptureFixt
 
 
 def test_a_budget_out_of_range_names_the_limit(blip: BlipEncoder) -> None:
-    with pytest.raises(UsageError, match=r"513 tokens .* ask for 512 or fewer"):
-        encode_texts(blip, ["a"], tokens=513)
+    with pytest.raises(UsageError, match=r"513 .* ask for 512 or fewer"):
+        encode_texts(blip, ["a"], max_length=513)
     with pytest.raises(UsageError, match="ask for 3 or more"):
         blip.tokenize(["a"], 2)
 
@@ -112,9 +112,9 @@ def test_another_use_of_the_tokenizer_changes_nothing(blip: BlipEncoder) -> None
 
 
 def test_empty_texts_and_none_at_all(blip: BlipEncoder) -> None:
-    made = encode_texts(blip, ["", "a"], tokens=16)
+    made = encode_texts(blip, ["", "a"], max_length=16)
     assert made.tokens.ids[0] == [blip.tokenizer.cls_token_id, blip.tokenizer.sep_token_id]
-    assert encode_texts(blip, [], tokens=16).vectors.shape == (0, blip.dim)
+    assert encode_texts(blip, [], max_length=16).vectors.shape == (0, blip.dim)
     assert encode_images(blip, []).shape == (0, blip.dim)
 
 
@@ -124,20 +124,20 @@ def test_what_is_no_text_is_refused_by_its_place(blip: BlipEncoder) -> None:
 
 
 def test_lone_surrogates_do_not_stop_a_run(blip: BlipEncoder) -> None:
-    assert encode_texts(blip, ["a \ud800 star"], tokens=16).tokens.ids == [
+    assert encode_texts(blip, ["a \ud800 star"], max_length=16).tokens.ids == [
         blip.tokenizer("a � star")["input_ids"]
     ]
 
 
 def test_the_named_normalisation_is_used_and_reported(blip: BlipEncoder) -> None:
     text = "A red! circle " + "star " * 40
-    made = encode_texts(blip, [text], tokens=128, normalise="blip-original")
-    plain = encode_texts(blip, ["a red circle " + "star " * 27], tokens=128)
+    made = encode_texts(blip, [text], max_length=128, normalise="blip-original")
+    plain = encode_texts(blip, ["a red circle " + "star " * 27], max_length=128)
     assert made.tokens.ids == plain.tokens.ids
     np.testing.assert_array_equal(made.vectors, plain.vectors)
     summary = made.tokens.summary()
     assert summary["text_normalisation"] == "blip-original"
-    assert summary["words_cut_by_normalisation"] == 13
+    assert summary["words_dropped_by_normalisation"] == 13
     assert made.tokens.at(64).summary()["text_normalisation"] == "blip-original"
 
 
@@ -167,7 +167,7 @@ def test_equal_texts_are_encoded_once(blip: BlipEncoder, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         blip, "text_features", lambda ids, mask: (rows.append(len(ids)), features(ids, mask))[1]
     )
-    vectors = encode_texts(blip, ["a star", SHORT, "A STAR", "a star"], tokens=16).vectors
+    vectors = encode_texts(blip, ["a star", SHORT, "A STAR", "a star"], max_length=16).vectors
     assert sum(rows) == 2
     np.testing.assert_array_equal(vectors[0], vectors[3])
     np.testing.assert_array_equal(vectors[0], vectors[2])
@@ -264,8 +264,8 @@ def test_pixels_from_threads(blip: BlipEncoder, shared: Path) -> None:
 def test_tokens_of_one_encoder_feed_it_at_any_budget(blip: BlipEncoder) -> None:
     texts = [SHORT, "a star " * 60]
     tokens: Tokens = blip.tokenize(texts, 20)
-    for budget in (5, 20, 100):
+    for max_length in (5, 20, 100):
         np.testing.assert_array_equal(
-            encode_tokens(blip, tokens.at(budget)),
-            encode_texts(blip, texts, tokens=budget).vectors,
+            encode_tokens(blip, tokens.at(max_length)),
+            encode_texts(blip, texts, max_length=max_length).vectors,
         )

@@ -27,7 +27,7 @@ def test_vectors_equal_the_models_own_similarity(
     processor = AutoProcessor.from_pretrained(random_blip)
     paths = sorted((shared / "photos" / "images").glob("*.jpg"))[:3]
     photos = [Image.open(path).convert("RGB") for path in paths]
-    ours = encode_images(blip, photos) @ encode_texts(blip, TEXTS, tokens=512).vectors.T
+    ours = encode_images(blip, photos) @ encode_texts(blip, TEXTS, max_length=512).vectors.T
     for row, photo in enumerate(photos):
         for column, text in enumerate(TEXTS):
             inputs = processor(images=photo, text=text, return_tensors="pt")

@@ -1,4 +1,4 @@
-"""The lines of a checkpoint's card give our vectors, at our own budget, in plain libraries."""
+"""The lines of a checkpoint's card give our vectors, at our own length, in plain libraries."""
 
 import json
 import re
@@ -118,7 +118,7 @@ def test_the_card_of_a_run_tells_the_run(
     """And what it was trained to read is what it reads, here and in plain libraries."""
     run = train(
         world, blip, recipe="c5", out=tmp_path / "run", epochs=1, batch_size=16,
-        learning_rate=1e-3, tokens={"captions": 20, "paragraph": 40}, progress=False,
+        learning_rate=1e-3, max_length={"captions": 20, "paragraph": 40}, progress=False,
     )  # fmt: skip
     folder = run.folder / "checkpoint"
     text = (folder / "README.md").read_text("utf-8")
@@ -127,8 +127,8 @@ def test_the_card_of_a_run_tells_the_run(
     assert re.search(r"\| paragraph \| text to image \| \d+\.\d \[\d+\.\d, \d+\.\d\]", text)
     assert str(tmp_path) not in text
     assert str(Path(blip.name).parent) not in text
-    assert run.encoder.budget == 40
-    assert blip.budget == 128
+    assert run.encoder.max_length == 40
+    assert blip.max_length == 128
     found = follow(folder, monkeypatch, [LONG, "a star"])["text_vectors"]
     np.testing.assert_allclose(
         found, encode_texts(run.encoder, [LONG, "a star"]).vectors, atol=1e-5
@@ -153,7 +153,7 @@ def test_a_pair_opens_from_its_root(pair: ImageTextEncoder, tmp_path: Path) -> N
     assert pair.tokenizer._processor_class == "BlipProcessor"
     assert isinstance(AutoProcessor.from_pretrained(tmp_path / "out/text"), type(pair.tokenizer))
     text = load_encoder(f"{tmp_path / 'out/vision'}+{tmp_path / 'out'}", "cpu")
-    assert text.budget == pair.budget
+    assert text.max_length == pair.max_length
 
 
 def test_a_module_that_leads_out_of_its_folder_is_refused(
@@ -168,26 +168,26 @@ def test_a_module_that_leads_out_of_its_folder_is_refused(
             load_encoder(tmp_path / "out")
 
 
-BUDGETS: dict[str, int] = {"blip": 128, "clip": 77, "siglip": 64, "pair": 128}
+MAX_LENGTHS: dict[str, int] = {"blip": 128, "clip": 77, "siglip": 64, "pair": 128}
 
 
-@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("kind", MAX_LENGTHS)
 def test_one_budget_everywhere(
     kind: str, request: pytest.FixtureRequest, world: Collection, tmp_path: Path
 ) -> None:
     encoder = request.getfixturevalue(kind)
-    budget = BUDGETS[kind]
-    assert encoder.budget == budget
-    assert encode_texts(encoder, LONG).tokens.budget == budget
-    assert search(world, encoder, LONG, progress=False).budget == budget
-    assert evaluate(world, encoder, progress=False).about["protocol"]["token_budget"] == budget
+    max_length = MAX_LENGTHS[kind]
+    assert encoder.max_length == max_length
+    assert encode_texts(encoder, LONG).tokens.max_length == max_length
+    assert search(world, encoder, LONG, progress=False).max_length == max_length
+    assert evaluate(world, encoder, progress=False).about["protocol"]["max_length"] == max_length
     assert (
-        sweep(world, encoder, None, progress=False)[0].about["protocol"]["token_budget"] == budget
+        sweep(world, encoder, None, progress=False)[0].about["protocol"]["max_length"] == max_length
     )
     encoder.save(tmp_path / "out")
-    assert load_encoder(tmp_path / "out").budget == budget
+    assert load_encoder(tmp_path / "out").max_length == max_length
     settings = next((tmp_path / "out").rglob("tokenizer_config.json"))
-    assert json.loads(settings.read_text())["model_max_length"] == budget
+    assert json.loads(settings.read_text())["model_max_length"] == max_length
 
 
 def test_the_budget_that_a_folder_names(
@@ -195,11 +195,11 @@ def test_the_budget_that_a_folder_names(
 ) -> None:
     folder = text_maker(tmp_path / "text", random_blip)
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 50}')
-    assert load_encoder(f"{vit}+{folder}").budget == 50
+    assert load_encoder(f"{vit}+{folder}").max_length == 50
     encoder = load_encoder(random_blip)
-    encoder.budget = 300
+    encoder.max_length = 300
     encoder.save(tmp_path / "out")
-    assert load_encoder(tmp_path / "out").budget == 300
-    for budget in (2, 513):
+    assert load_encoder(tmp_path / "out").max_length == 300
+    for max_length in (2, 513):
         with pytest.raises(UsageError):
-            encoder.budget = budget
+            encoder.max_length = max_length

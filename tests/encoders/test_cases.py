@@ -37,15 +37,15 @@ def test_700_words_among_three_texts_are_cut_counted_and_disturb_nobody(
     any_encoder: ImageTextEncoder,
 ) -> None:
     limit = any_encoder.max_tokens
-    made = encode_texts(any_encoder, [SHORT, "red " * 700, "a star"], tokens=limit)
-    assert made.tokens.texts_cut == 1
+    made = encode_texts(any_encoder, [SHORT, "red " * 700, "a star"], max_length=limit)
+    assert made.tokens.texts_truncated == 1
     assert made.tokens.tokens_lost == made.tokens.lengths[1] - limit >= 700 - limit
     assert made.tokens.kept[1] == limit
     end = any_encoder.token_ids([SHORT])[0][-1]
     assert {row[-1] for row in made.tokens.ids} == {end}  # the end token survives the cut
     np.testing.assert_allclose(np.linalg.norm(made.vectors, axis=1), 1, atol=1e-5)
     for place, text in ((0, SHORT), (2, "a star")):
-        alone = encode_texts(any_encoder, [text], tokens=limit).vectors[0]
+        alone = encode_texts(any_encoder, [text], max_length=limit).vectors[0]
         assert alone @ made.vectors[place] >= 0.9999
 
 
@@ -57,7 +57,7 @@ def test_a_short_caption_beside_one_of_400_words_keeps_its_vector(
     assert mask[0].sum() < mask[1].sum() == min(402, any_encoder.max_tokens)
     with torch.inference_mode():
         beside = any_encoder.text_features(ids, mask)[0].numpy()
-    alone = encode_texts(any_encoder, [SHORT], tokens=any_encoder.max_tokens).vectors[0]
+    alone = encode_texts(any_encoder, [SHORT], max_length=any_encoder.max_tokens).vectors[0]
     assert alone @ beside >= 0.9999
 
 
@@ -83,5 +83,7 @@ def test_the_same_recall_at_batch_1_7_and_64(
         found.append((np.concatenate(images), np.concatenate(said)))
     one, *others = (retrieval_scores(images, said, owners).as_dict() for images, said in found)
     assert all(other == one for other in others)
-    whole = evaluate(world, any_encoder, texts="captions", tokens=tokens.budget, progress=False)
+    whole = evaluate(
+        world, any_encoder, texts="captions", max_length=tokens.max_length, progress=False
+    )
     assert whole.scores.as_dict() == one

@@ -62,18 +62,18 @@ def test_vectors_equal_the_librarys_own(
         theirs = model.get_text_features(**inputs).pooler_output
         pixels = processor(images=images, return_tensors="pt")
         theirs_images = model.get_image_features(**pixels).pooler_output
-    ours = encode_texts(encoder, TEXTS, tokens=77)
+    ours = encode_texts(encoder, TEXTS, max_length=77)
     np.testing.assert_allclose(ours.vectors, unit(theirs), atol=1e-5)
     np.testing.assert_allclose(encode_images(encoder, images), unit(theirs_images), atol=1e-5)
-    assert ours.tokens.texts_cut == 1
+    assert ours.tokens.texts_truncated == 1
     assert {row[-1] for row in ours.tokens.ids} == {tokenizer.eos_token_id}
     assert np.abs(ours.vectors @ ours.vectors.T)[0, 1:].max() < 0.99  # else anything would agree
 
 
 def test_sizes_follow_the_configuration(clip: ClipEncoder) -> None:
     assert (clip.dim, clip.max_tokens) == (16, 77)
-    with pytest.raises(UsageError, match=r"248 tokens is more than .* can read: ask for 77"):
-        encode_texts(clip, ["a star"], tokens=248)
+    with pytest.raises(UsageError, match=r"248 is more than .* can read: ask for 77"):
+        encode_texts(clip, ["a star"], max_length=248)
 
 
 def test_pixels_equal_the_image_processors_exactly(clip: ClipEncoder, random_clip: Path) -> None:
@@ -97,9 +97,9 @@ def test_pixels_by_hand(clip: ClipEncoder) -> None:
 
 
 def test_padding_never_changes_a_vector(clip: ClipEncoder) -> None:
-    together = encode_texts(clip, TEXTS, tokens=77, batch_tokens=10_000).vectors
+    together = encode_texts(clip, TEXTS, max_length=77, batch_tokens=10_000).vectors
     for text, vector in zip(TEXTS, together, strict=True):
-        np.testing.assert_allclose(encode_texts(clip, [text], tokens=77).vectors[0], vector,
+        np.testing.assert_allclose(encode_texts(clip, [text], max_length=77).vectors[0], vector,
                                    atol=1e-5)  # fmt: skip
     ids, mask = pad(clip.tokenize(TEXTS, 77).ids, clip.pad_id)
     with torch.no_grad():
@@ -140,7 +140,7 @@ def test_it_embeds_trains_evaluates_and_reloads(
     assert run.encoder.text_fingerprint != encoder.text_fingerprint
     again = embed(world, run.encoder, progress=False)
     assert again.computed == 0
-    result = evaluate(world, run.encoder, texts="captions", tokens=60, progress=False)
+    result = evaluate(world, run.encoder, texts="captions", max_length=60, progress=False)
     assert result.scores.images == 20
     before, after = (
         load_file(place / "model.safetensors") for place in (folder, run.folder / "checkpoint")
@@ -175,7 +175,8 @@ def test_the_older_layout_of_files_loads(random_clip: Path, clip: ClipEncoder,
     assert other.tokenize(TEXTS, 77).ids == clip.tokenize(TEXTS, 77).ids
     assert other.vision_fingerprint == clip.vision_fingerprint
     np.testing.assert_allclose(
-        encode_texts(other, TEXTS, tokens=77).vectors, encode_texts(clip, TEXTS, tokens=77).vectors,
+        encode_texts(other, TEXTS, max_length=77).vectors,
+        encode_texts(clip, TEXTS, max_length=77).vectors,
         atol=1e-6,
     )  # fmt: skip
 
@@ -202,4 +203,4 @@ def test_an_evaluation_without_a_budget_takes_what_the_encoder_can_read(
     clip: ImageTextEncoder, world: Collection
 ) -> None:
     result = evaluate(world, clip, progress=False)
-    assert result.about["protocol"]["token_budget"] == 77
+    assert result.about["protocol"]["max_length"] == 77

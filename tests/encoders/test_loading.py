@@ -27,7 +27,7 @@ TEXTS = ["a red circle", "a star above the blue square"]
 
 
 def vectors(encoder: BlipEncoder) -> np.ndarray:
-    return encode_texts(encoder, TEXTS, tokens=32).vectors
+    return encode_texts(encoder, TEXTS, max_length=32).vectors
 
 
 def one_sentence(error: pytest.ExceptionInfo) -> str:

@@ -91,7 +91,7 @@ def own_text_vectors(folder: Path, texts: list[str]) -> np.ndarray:
 def test_a_converted_folder_reads_248_tokens(long_folder: Path) -> None:
     encoder = load_encoder(long_folder, "cpu")
     assert encoder.max_tokens == 248
-    ours = encode_texts(encoder, SHORT + LONG, tokens=248)
+    ours = encode_texts(encoder, SHORT + LONG, max_length=248)
     np.testing.assert_allclose(ours.vectors, own_text_vectors(long_folder, SHORT + LONG), atol=1e-5)
 
 
@@ -100,13 +100,14 @@ def test_an_original_file_gives_the_vectors_of_the_same_model(
 ) -> None:
     encoder = load_encoder(original, "cpu")
     assert (encoder.dim, encoder.max_tokens, encoder.name) == (16, 248, str(original))
-    vectors = encode_texts(encoder, SHORT + LONG, tokens=248).vectors
+    vectors = encode_texts(encoder, SHORT + LONG, max_length=248).vectors
     np.testing.assert_allclose(vectors, own_text_vectors(long_folder, SHORT + LONG), atol=1e-5)
     image = Image.fromarray(np.arange(60 * 41 * 3, dtype=np.uint32).astype(np.uint8)
                             .reshape(60, 41, 3))  # fmt: skip
     same = load_encoder(long_folder, "cpu")
-    np.testing.assert_allclose(encode_images(encoder, [image]), encode_images(same, [image]),
-                               atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        encode_images(encoder, [image]), encode_images(same, [image]), atol=1e-5
+    )
     encoder.save(tmp_path / "saved")
     before = load_file(long_folder / "model.safetensors")
     after = load_file(tmp_path / "saved" / "model.safetensors")
@@ -121,8 +122,8 @@ def test_half_precision_and_wrapped_names_load(original: Path) -> None:
     torch.save({f"module.{name}": tensor.half() for name, tensor in state.items()}, original)
     encoder = load_encoder(original, "cpu")
     assert encoder.model.dtype == torch.float32
-    cosines = (encode_texts(encoder, LONG, tokens=248).vectors
-               * encode_texts(whole, LONG, tokens=248).vectors).sum(axis=1)  # fmt: skip
+    cosines = (encode_texts(encoder, LONG, max_length=248).vectors
+               * encode_texts(whole, LONG, max_length=248).vectors).sum(axis=1)  # fmt: skip
     assert cosines.min() > 0.999
 
 
@@ -137,8 +138,11 @@ def test_a_file_of_77_positions_loads(random_clip: Path, clip: ClipEncoder, tmp_
     encoder = load_encoder(tmp_path / "clip.pt", "cpu")
     assert encoder.max_tokens == 77
     texts = SHORT + LONG
-    np.testing.assert_allclose(encode_texts(encoder, texts, tokens=77).vectors,
-                               encode_texts(clip, texts, tokens=77).vectors, atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        encode_texts(encoder, texts, max_length=77).vectors,
+        encode_texts(clip, texts, max_length=77).vectors,
+        atol=1e-5,
+    )
 
 
 def test_the_tokenizer_of_the_original_code_will_do(original: Path, clip: ClipEncoder) -> None:
@@ -205,9 +209,9 @@ def test_any_clip_takes_248_tokens(clip: ClipEncoder, random_clip: Path, tmp_pat
     assert not any(parameter.requires_grad for parameter in encoder.parameters())
     twenty = ["star " * 18, *SHORT]
     assert max(encoder.tokenize(twenty, 248).lengths) == 20
-    before = encode_texts(clip, twenty, tokens=77).vectors
-    assert np.array_equal(encode_texts(encoder, twenty, tokens=248).vectors, before)
-    assert encode_texts(encoder, LONG, tokens=248).tokens.texts_cut == 1
+    before = encode_texts(clip, twenty, max_length=77).vectors
+    assert np.array_equal(encode_texts(encoder, twenty, max_length=248).vectors, before)
+    assert encode_texts(encoder, LONG, max_length=248).tokens.texts_truncated == 1
     assert encoder.vision_fingerprint == clip.vision_fingerprint
     assert encoder.text_fingerprint != clip.text_fingerprint
 
@@ -215,9 +219,11 @@ def test_any_clip_takes_248_tokens(clip: ClipEncoder, random_clip: Path, tmp_pat
     again = load_encoder(tmp_path / "saved", "cpu")
     assert again.text_fingerprint == encoder.text_fingerprint
     assert again.max_tokens == 248
-    np.testing.assert_allclose(own_text_vectors(tmp_path / "saved", LONG),
-                               encode_texts(encoder, LONG, tokens=248).vectors,
-                               atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        own_text_vectors(tmp_path / "saved", LONG),
+        encode_texts(encoder, LONG, max_length=248).vectors,
+        atol=1e-5,
+    )
 
 
 def test_stretching_leaves_the_encoder_as_it_was(clip: ClipEncoder) -> None:

@@ -179,9 +179,9 @@ def test_text_vectors_equal_the_librarys_hidden_states_pooled(
         pooled = {"mean": own.mean(0), "cls": own[0], "max": own.max(0).values}[pooling]
         theirs.append(encoder.model.projection.weight @ pooled)
     for batch in (10_000, 1):  # all in one batch, each in its own
-        ours = encode_texts(encoder, TEXTS, tokens=200, batch_tokens=batch)
+        ours = encode_texts(encoder, TEXTS, max_length=200, batch_tokens=batch)
         np.testing.assert_allclose(ours.vectors, unit(torch.stack(theirs)), atol=1e-5)
-    assert (encoder.max_tokens, ours.tokens.texts_cut) == (200, 1)
+    assert (encoder.max_tokens, ours.tokens.texts_truncated) == (200, 1)
 
 
 def test_dense_layers_and_lower_case_are_honoured(vit: Path, text: Path, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_positions_and_heads_of_other_architectures(
     roberta = text_maker(tmp_path / "roberta", random_blip, RobertaModel, pad_token_id=0)
     encoder = opened(f"{vit}+{roberta}")
     assert encoder.max_tokens == 199
-    long = encode_texts(encoder, ["a star " * 300], tokens=199)
+    long = encode_texts(encoder, ["a star " * 300], max_length=199)
     assert np.isfinite(long.vectors).all()
     masked = text_maker(tmp_path / "mlm", random_blip, BertForMaskedLM)
     encoder = opened(f"{vit}+{masked}")

@@ -133,13 +133,16 @@ def test_given_vectors_train_evaluate_search_and_reload(
     found = embed(scenes, given, progress=False)
     assert found.ids == images.ids
     np.testing.assert_allclose(found.vectors, images.vectors, atol=1e-6)
-    run = train(scenes, given, recipe="c7", out=tmp_path / "run", max_steps=2, batch_size=8,
+    run = train(scenes, given, recipe="c7", out=tmp_path / "run", max_steps=2,
+                    batch_size=8,
                 progress=False)  # fmt: skip
     assert not (run.folder / "checkpoint" / "vision" / "config.json").exists()
     assert run.encoder.text_fingerprint == run.results["text_fingerprint"]
-    assert evaluate(scenes, run.encoder, texts="captions", tokens=60, progress=False).scores.images
+    assert evaluate(
+        scenes, run.encoder, texts="captions", max_length=60, progress=False
+    ).scores.images
     assert len(search(scenes, run.encoder, "a red star", progress=False)) == 5
-    with pytest.raises(ParagrainError, match="there is no model to make more"):
+    with pytest.raises(ParagrainError, match="no model can make more"):
         given.image_features(torch.zeros(1, 3, 4, 4))
 
 
@@ -161,12 +164,13 @@ def test_a_real_sentence_encoder_learns_the_photographs(
     assert given.max_tokens == 512
     seen = PairEncoder(VisionModel.from_folder(vit, "vit"), given.model.text, "seen")
     for recipe, start in (("c4", given), ("c5", seen), ("c7", given)):
-        run = train(photos, start, recipe=recipe, out=tmp_path / recipe, progress=False, max_steps=2,
+        run = train(photos, start, recipe=recipe, out=tmp_path / recipe, progress=False,
+                    max_steps=2,
                     batch_size=50, learning_rate=1e-3, warmup_steps=0,
-                    tokens={"paragraph": 6, "captions": 5, "negatives": 4})  # fmt: skip
+                    max_length={"paragraph": 6, "captions": 5, "negatives": 4})  # fmt: skip
         losses = [line["loss"] for line in run.history if "loss" in line]
         assert losses[-1] < losses[0]
-    ours = encode_texts(run.encoder, TEXTS, tokens=512).vectors
+    ours = encode_texts(run.encoder, TEXTS, max_length=512).vectors
     text = run.folder / "checkpoint" / "text"
     model, tokenizer = AutoModel.from_pretrained(text).eval(), AutoTokenizer.from_pretrained(text)
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")

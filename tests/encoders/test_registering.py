@@ -263,7 +263,9 @@ def test_names_that_are_taken_or_unknown(random_blip: Path) -> None:
         load_encoder(f"unknown:{random_blip}")
 
 
-@pytest.mark.parametrize("note", ["x", {"tokens": "many"}, {"tokens": -1}, {"encoder": ["a"]}, 7])
+@pytest.mark.parametrize(
+    "note", ["x", {"max_length": "many"}, {"max_length": -1}, {"encoder": ["a"]}, 7]
+)
 def test_a_damaged_note_is_a_sentence(checkpoint: Path, note: object) -> None:
     config = json.loads((checkpoint / "config.json").read_text())
     (checkpoint / "config.json").write_text(json.dumps({**config, "paragrain": note}))

@@ -38,11 +38,11 @@ def test_vectors_equal_the_librarys_own_with_texts_padded_to_the_full(
     with torch.no_grad():
         theirs = model.get_text_features(**inputs).pooler_output
         theirs_images = model.get_image_features(**pixels).pooler_output
-    ours = encode_texts(siglip, TEXTS, tokens=64)
+    ours = encode_texts(siglip, TEXTS, max_length=64)
     np.testing.assert_allclose(ours.vectors, unit(theirs), atol=1e-5)
     np.testing.assert_allclose(encode_images(siglip, images), unit(theirs_images), atol=1e-5)
     assert torch.equal(siglip.pixels(images[1]), pixels["pixel_values"][1])
-    assert ours.tokens.texts_cut == 1
+    assert ours.tokens.texts_truncated == 1
     assert {row[-1] for row in ours.tokens.ids} == {tokenizer.eos_token_id}
     assert (siglip.dim, siglip.max_tokens) == (64, 64)
 
@@ -54,9 +54,9 @@ def test_vectors_equal_the_librarys_own_with_texts_padded_to_the_full(
 
 
 def test_the_rest_of_a_batch_never_changes_a_vector(siglip: SiglipEncoder) -> None:
-    together = encode_texts(siglip, TEXTS, tokens=64, batch_tokens=10_000).vectors
+    together = encode_texts(siglip, TEXTS, max_length=64, batch_tokens=10_000).vectors
     for text, vector in zip(TEXTS, together, strict=True):
-        alone = encode_texts(siglip, [text], tokens=64).vectors[0]
+        alone = encode_texts(siglip, [text], max_length=64).vectors[0]
         np.testing.assert_allclose(alone, vector, atol=1e-5)
     ids, mask = pad(siglip.tokenize(TEXTS, 64).ids, siglip.pad_id)
     with torch.no_grad():  # whatever stands under the mask
@@ -74,7 +74,7 @@ def test_batches_count_the_fill(siglip: SiglipEncoder, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(siglip, "text_features", counted)
     texts = ["a" * count for count in range(1, 11)]
-    encode_texts(siglip, texts, tokens=64, batch_tokens=4 * 64)
+    encode_texts(siglip, texts, max_length=64, batch_tokens=4 * 64)
     assert rows == [4, 4, 2]
 
 

@@ -16,22 +16,22 @@ def rows_of(lengths: list[int]) -> list[list[int]]:
 
 def test_a_cut_keeps_the_first_and_the_last_token_and_is_counted() -> None:
     rows = rows_of([2, 5, 9])
-    tokens = Tokens.from_ids(rows, budget=5, limit=512)
+    tokens = Tokens.from_ids(rows, max_length=5, limit=512)
     assert list(tokens.ids) == [[2, 3], rows[1], [2, 10, 11, 12, 3]]
     assert tokens.lengths.tolist() == [2, 5, 9]
     assert tokens.kept.tolist() == [2, 5, 5]
-    assert tokens.cut.tolist() == [False, False, True]
-    assert (tokens.texts_cut, tokens.tokens_lost) == (1, 4)
+    assert tokens.truncated.tolist() == [False, False, True]
+    assert (tokens.texts_truncated, tokens.tokens_lost) == (1, 4)
     assert tokens.lengths.dtype == np.int32
 
 
 def test_one_tokenisation_serves_every_budget() -> None:
     rows = rows_of([4, 30, 11])
-    tokens = Tokens.from_ids(rows, budget=8, limit=40)
-    for budget in (3, 10, 20, 40):
-        at = tokens.at(budget)
-        assert at.ids == Tokens.from_ids(rows, budget=budget, limit=40).ids
-        assert at.budget == budget
+    tokens = Tokens.from_ids(rows, max_length=8, limit=40)
+    for max_length in (3, 10, 20, 40):
+        at = tokens.at(max_length)
+        assert at.ids == Tokens.from_ids(rows, max_length=max_length, limit=40).ids
+        assert at.max_length == max_length
     assert tokens.at(40).ids == rows
     with pytest.raises(UsageError, match="ask for 40 or fewer"):
         tokens.at(41)
@@ -41,7 +41,7 @@ def test_one_tokenisation_serves_every_budget() -> None:
 
 def test_rows_are_a_sequence() -> None:
     rows = rows_of([4, 3, 6])
-    ids = Tokens.from_ids(rows, budget=9, limit=9).ids
+    ids = Tokens.from_ids(rows, max_length=9, limit=9).ids
     assert len(ids) == 3
     assert ids[-1] == rows[2]
     assert ids[1:] == rows[1:]
@@ -51,7 +51,7 @@ def test_rows_are_a_sequence() -> None:
 
 
 def test_no_texts_at_all() -> None:
-    tokens = Tokens.from_ids([], budget=5, limit=9)
+    tokens = Tokens.from_ids([], max_length=5, limit=9)
     assert len(tokens) == 0
     assert tokens.summary()["longest_text"] == 0
     assert pad([], 0)[0].shape == (0, 0)
@@ -61,25 +61,25 @@ def test_no_texts_at_all() -> None:
 
 def test_distinct_looks_at_what_is_left_after_the_cut() -> None:
     rows = [[2, 5, 6, 7, 3], [2, 5, 6, 8, 9, 3], [2, 5, 6, 7, 3]]
-    first, inverse = Tokens.from_ids(rows, budget=4, limit=9).distinct()
+    first, inverse = Tokens.from_ids(rows, max_length=4, limit=9).distinct()
     assert (first.tolist(), inverse.tolist()) == ([0], [0, 0, 0])
-    first, inverse = Tokens.from_ids(rows, budget=9, limit=9).distinct()
+    first, inverse = Tokens.from_ids(rows, max_length=9, limit=9).distinct()
     assert (first.tolist(), inverse.tolist()) == ([0, 1], [0, 1, 0])
 
 
 def test_summary_is_plain_and_complete() -> None:
-    summary = Tokens.from_ids(rows_of([2, 9]), budget=5, limit=512).summary()
+    summary = Tokens.from_ids(rows_of([2, 9]), max_length=5, limit=512).summary()
     assert summary == {
         "texts": 2,
-        "token_budget": 5,
+        "max_length": 5,
         "tokens": 11,
         "tokens_lost": 4,
-        "texts_cut": 1,
-        "share_cut": 0.5,
-        "text_cut": "tokens",
+        "texts_truncated": 1,
+        "share_truncated": 0.5,
+        "truncation": "tokens",
         "longest_text": 9,
         "text_normalisation": "none",
-        "words_cut_by_normalisation": 0,
+        "words_dropped_by_normalisation": 0,
     }
     assert all(type(value) in (int, float, str) for value in summary.values())
 

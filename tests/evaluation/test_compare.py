@@ -38,8 +38,9 @@ def made(noise: float, seed: int, *, model: str = "m", groups: np.ndarray | None
         "collection": {"fingerprint": "f", "contents": "f", "split": "test"},
         "encoder": {"name": model, "text_fingerprint": f"{noise} {seed}"},
         "protocol": {
+            "truncation": "tokens",
             "text_field": "captions",
-            "token_budget": 77,
+            "max_length": 77,
             "text_normalisation": "none",
         },
     }
@@ -80,7 +81,7 @@ def test_intervals_hold_the_recall_and_count_groups() -> None:
 def test_a_result_file_has_its_ranks_beside_it(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
-    result = evaluate(world, encoder, texts="captions", tokens=77, progress=False)
+    result = evaluate(world, encoder, texts="captions", max_length=77, progress=False)
     result.save(tmp_path / "r.json")
     saved = load_result(tmp_path / "r.json")
     assert saved.about == json.loads(json.dumps(result.as_dict()))
@@ -93,7 +94,7 @@ def test_a_result_file_has_its_ranks_beside_it(
     save_results([short, long], tmp_path / "sweep.json")
     assert load_result(tmp_path / "sweep.json", 77).queries.fingerprint == long.queries.fingerprint
     assert long.queries.fingerprint == result.queries.fingerprint
-    with pytest.raises(UsageError, match="of 20 tokens, 77 tokens: say which with --tokens"):
+    with pytest.raises(UsageError, match="of 20 tokens, 77 tokens: say which with --max-length"):
         load_result(tmp_path / "sweep.json")
     with pytest.raises(UsageError, match="no result of 30 tokens: it has 20 tokens, 77 tokens"):
         load_result(tmp_path / "sweep.json", 30)
@@ -105,24 +106,24 @@ def test_what_cannot_be_read_is_told_in_one_sentence(
     path, ranks = tmp_path / "r.json", tmp_path / "r.npz"
     with pytest.raises(UsageError, match="there is no result file"):
         load_result(path)
-    for content in ("no JSON", "[]", "{}", '{"protocol": {"token_budget": 5}}'):
+    for content in ("no JSON", "[]", "{}", '{"protocol": {"max_length": 5}}'):
         path.write_text(content)
         with pytest.raises(ParagrainError, match="not a result file with ranks"):
             load_result(path)
-    evaluate(world, encoder, texts="captions", tokens=77, progress=False).save(path)
+    evaluate(world, encoder, texts="captions", max_length=77, progress=False).save(path)
     whole = ranks.read_bytes()
     for content in (whole[:200], b"", b"nothing", whole[:400] + b"\0" * 40 + whole[440:]):
         ranks.write_bytes(content)
         with pytest.raises(ParagrainError, match="cannot be read"):
             load_result(path)
-    evaluate(world, encoder, texts="captions", tokens=20, progress=False).queries.save(ranks)
+    evaluate(world, encoder, texts="captions", max_length=20, progress=False).queries.save(ranks)
     with pytest.raises(ParagrainError, match=r"r\.npz are not those of"):
         load_result(path)
     ranks.unlink()
     with pytest.raises(UsageError, match="keep them beside their result file"):
         load_result(path)
     with pytest.raises(UsageError, match=r"let it end with \.json"):
-        evaluate(world, encoder, texts="captions", tokens=20, progress=False).save(ranks)
+        evaluate(world, encoder, texts="captions", max_length=20, progress=False).save(ranks)
 
 
 def test_a_better_model_is_better_and_a_copy_is_not() -> None:
@@ -208,7 +209,7 @@ def test_results_that_are_no_pair_are_refused() -> None:
         (other(collection={"contents": "g"}), r"differ in images and texts \(f and g\)"),
         (other(collection={"split": "val"}), r"differ in split \(test and val\)"),
         (other(protocol={"text_field": "paragraph"}), "differ in text field"),
-        (other(protocol={"token_budget": 128}), r"differ in token budget \(77 and 128\)"),
+        (other(protocol={"max_length": 128}), r"differ in maximum length \(77 and 128\)"),
         (other(protocol={"text_normalisation": "blip-original"}), "differ in text normalisation"),
         (made(1.2, 0, groups=np.arange(IMAGES) // 2), "hold other groups of images"),
     ):
@@ -228,7 +229,7 @@ def test_the_command(
 ) -> None:
     for name, tokens in (("a", 77), ("b", 77), ("short", 20)):
         done = paragrain("evaluate", world.folder, "--model", random_blip, "--texts", "captions",
-                         "--tokens", tokens, "--out", tmp_path / f"{name}.json")  # fmt: skip
+                         "--max-length", tokens, "--out", tmp_path / f"{name}.json")  # fmt: skip
         assert done.code == 0, done.err
         assert f"95 % at {tokens} tokens, text to image: R@1 [" in done.out
     a, b, short = (tmp_path / f"{name}.json" for name in ("a", "b", "short"))
@@ -238,7 +239,7 @@ def test_the_command(
     assert "+0.00  [ +0.00,  +0.00]   1.0000" in done.out
     assert paragrain("compare", a, "vs", b, "--json").json["rows"][0]["p"] == 1
     for words, message in (
-        ((a, short), "differ in token budget"),
+        ((a, short), "differ in maximum length"),
         ((a, b, b), "A1 A2 vs B1 B2"),
         ((a,), "A1 A2 vs B1 B2"),
         ((a, b, "vs", a), "the same weights"),
@@ -253,4 +254,4 @@ def test_the_command(
     swept = paragrain("evaluate", world.folder, "--model", random_blip, "--texts", "captions",
                       "--sweep", "20,77", "--out", tmp_path / "s.json", "--json")  # fmt: skip
     assert swept.json == json.loads((tmp_path / "s.json").read_text("utf-8"))
-    assert paragrain("compare", tmp_path / "s.json", short, "--tokens", 20).code == 0
+    assert paragrain("compare", tmp_path / "s.json", short, "--max-length", 20).code == 0

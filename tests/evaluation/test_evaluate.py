@@ -18,9 +18,9 @@ from paragrain.images import content_hash
 
 def test_it_ranks_what_the_encoder_says(world: Collection, encoder: ImageTextEncoder) -> None:
     """Recall computed by hand from the whole score matrix of the split."""
-    result = evaluate(world, encoder, texts="captions", tokens=77, progress=False)
+    result = evaluate(world, encoder, texts="captions", max_length=77, progress=False)
     benchmark = Benchmark.load(world, encoder, "captions", split="test", progress=False)
-    texts = encode_texts(encoder, benchmark.texts, tokens=77).vectors
+    texts = encode_texts(encoder, benchmark.texts, max_length=77).vectors
     scores = benchmark.images @ texts.T
     order = np.argsort(-scores, axis=0)  # images, best first, for each text
     hits = (order[:5] == benchmark.text_image).any(axis=0)
@@ -44,15 +44,17 @@ def test_the_test_split_is_the_default_and_all_means_all(
 def test_a_result_file_says_what_was_measured(
     world: Collection, encoder: ImageTextEncoder, tmp_path: Path
 ) -> None:
-    result = evaluate(world, encoder, texts="paragraph", tokens=40, progress=False)
+    result = evaluate(world, encoder, texts="paragraph", max_length=40, progress=False)
     result.save(tmp_path / "r.json")
     value = json.loads((tmp_path / "r.json").read_text("utf-8"))
     assert value["collection"]["fingerprint"] == world.fingerprint
     assert value["encoder"]["vision_fingerprint"] == encoder.vision_fingerprint
     assert value["encoder"]["text_fingerprint"] == encoder.text_fingerprint
     assert value["protocol"]["text_field"] == "paragraph"
-    assert value["protocol"]["token_budget"] == 40
-    assert value["protocol"]["texts_cut"] == 20  # the letters of this vocabulary make long texts
+    assert value["protocol"]["max_length"] == 40
+    assert (
+        value["protocol"]["texts_truncated"] == 20
+    )  # the letters of this vocabulary make long texts
     assert value["protocol"]["tokens_lost"] > 0
     assert value["code_version"]
     assert "seed" in value
@@ -63,12 +65,12 @@ def test_a_budget_that_cuts_nothing_is_the_uncut_evaluation(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
     short, whole, more = sweep(world, encoder, [20, 500, 512], texts="captions", progress=False)
-    assert short.about["protocol"]["texts_cut"] > 0
-    assert whole.about["protocol"]["texts_cut"] == 0
+    assert short.about["protocol"]["texts_truncated"] > 0
+    assert whole.about["protocol"]["texts_truncated"] == 0
     assert whole.scores == more.scores
     assert (
         whole.scores
-        == evaluate(world, encoder, texts="captions", tokens=512, progress=False).scores
+        == evaluate(world, encoder, texts="captions", max_length=512, progress=False).scores
     )
 
 
@@ -86,11 +88,13 @@ def test_a_text_of_700_words_is_cut_counted_and_reported(
     tmp_path: Path, encoder: ImageTextEncoder
 ) -> None:
     collection = small(tmp_path, [["a red star"], ["a blue square " * 233], ["a green circle"]])
-    for budget in (77, 512):
-        result = evaluate(collection, encoder, texts="captions", tokens=budget, progress=False)
-        assert result.about["protocol"]["texts_cut"] == 1
+    for max_length in (77, 512):
+        result = evaluate(
+            collection, encoder, texts="captions", max_length=max_length, progress=False
+        )
+        assert result.about["protocol"]["texts_truncated"] == 1
         assert result.about["protocol"]["longest_text"] == 701
-        assert result.about["protocol"]["tokens_lost"] == 701 - budget
+        assert result.about["protocol"]["tokens_lost"] == 701 - max_length
         assert result.scores.texts == 3
 
 
@@ -98,7 +102,7 @@ def test_images_without_texts_stay_in_the_gallery_and_three_images_do_for_recall
     tmp_path: Path, encoder: ImageTextEncoder
 ) -> None:
     collection = small(tmp_path, [["a red star"], [], ["a blue circle", "  "]])
-    result = evaluate(collection, encoder, texts="captions", tokens=77, progress=False)
+    result = evaluate(collection, encoder, texts="captions", max_length=77, progress=False)
     assert (result.scores.images, result.scores.images_with_texts, result.scores.texts) == (3, 2, 2)
     assert result.image_to_text[10] == result.text_to_image[10] == 100
     assert result.about["empty_texts_left_out"] == 1
@@ -108,7 +112,7 @@ def test_copies_of_an_image_are_a_group(tmp_path: Path, encoder: ImageTextEncode
     collection = small(
         tmp_path, [["a red star"], ["a star"], ["a blue circle"]], shades=[10, 10, 200]
     )
-    result = evaluate(collection, encoder, texts="captions", tokens=77, progress=False)
+    result = evaluate(collection, encoder, texts="captions", max_length=77, progress=False)
     assert result.scores.grouped_images == 2
 
 
@@ -117,7 +121,7 @@ def test_an_image_that_cannot_be_read_is_named_and_the_rest_evaluated(
 ) -> None:
     collection = small(tmp_path, [["a red star"], ["a blue circle"]])
     (tmp_path / "data" / "0.png").write_bytes(b"no picture")
-    result = evaluate(collection, encoder, texts="captions", tokens=77, progress=False)
+    result = evaluate(collection, encoder, texts="captions", max_length=77, progress=False)
     assert result.scores.images == 1
     assert [item[0] for item in result.about["images_failed"]] == ["0"]
 
@@ -130,8 +134,8 @@ def test_what_cannot_be_evaluated_is_told_in_one_sentence(
     for field in ("title", "negatives"):
         with pytest.raises(UsageError, match=f"by '{field}': choose from paragraph, captions"):
             evaluate(world, encoder, texts=field, progress=False)
-    with pytest.raises(UsageError, match="513 tokens is more than"):
-        evaluate(world, encoder, tokens=513, progress=False)
+    with pytest.raises(UsageError, match="513 is more than"):
+        evaluate(world, encoder, max_length=513, progress=False)
     collection = small(tmp_path, [["a red star"], ["a blue circle"]])
     with pytest.raises(ParagrainError, match=r"no image .* 'paragraph': evaluate on captions"):
         evaluate(collection, encoder, progress=False)
@@ -141,12 +145,12 @@ def test_blip_s_own_way_of_treating_texts_is_an_option_that_the_result_names(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
     plain, treated = (
-        evaluate(world, encoder, texts="description", tokens=512, normalise=how, progress=False)
+        evaluate(world, encoder, texts="description", max_length=512, normalise=how, progress=False)
         for how in ("none", "blip-original")
     )
-    assert plain.about["protocol"]["words_cut_by_normalisation"] == 0
+    assert plain.about["protocol"]["words_dropped_by_normalisation"] == 0
     assert treated.about["protocol"]["text_normalisation"] == "blip-original"
-    assert treated.about["protocol"]["words_cut_by_normalisation"] > 0
+    assert treated.about["protocol"]["words_dropped_by_normalisation"] > 0
     assert treated.about["protocol"]["longest_text"] < plain.about["protocol"]["longest_text"]
 
 

@@ -97,7 +97,7 @@ def test_a_model_named_twice_or_absent_is_refused_before_any_work(
     for extra, message in (
         (["--model", models[0], "--model", models[0]], "is named twice"),
         (["--model", models[0], "--model", str(tmp_path / "none")], "there is no folder"),
-        (["--model", models[0], "--model", models[1], "--tokens", "900"], "512"),
+        (["--model", models[0], "--model", models[1], "--max-length", "900"], "512"),
         (["--model", models[0], "--out", str(tmp_path / "a.md")], "end with .json or .csv"),
         (["--model", models[0], "--out", str(tmp_path / "a")], "end with .json or .csv"),
         (["--model", models[0], "--out", str(tmp_path)], "is a folder"),
@@ -117,12 +117,12 @@ def test_a_csv_holds_every_number(
     assert done.code == 0, done.err
     with out.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 2 * 2 * 2 * 3  # models, budgets, directions, judgements, K
-    result = evaluate(world, models[2], texts="captions", tokens=40, progress=False)
+    assert len(rows) == 2 * 2 * 2 * 2 * 3  # models, maximum lengths, directions, judgements, K
+    result = evaluate(world, models[2], texts="captions", max_length=40, progress=False)
     (row,) = [
         row
         for row in rows
-        if (row["model"], row["tokens"], row["direction"], row["judgement"], row["k"])
+        if (row["model"], row["max_length"], row["direction"], row["judgement"], row["k"])
         == (models[2], "40", "text_to_image", "strict", "5")
     ]
     assert float(row["recall"]) == result.text_to_image[5]

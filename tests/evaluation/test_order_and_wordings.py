@@ -27,7 +27,7 @@ def both(
             record.source = name  # as lists of two names have it, which is no other benchmark
         items = [Item(records[n].id, "", lambda n=n: records[n], trusted=True) for n in order]
         write_collection(folder, items, name="w", source="test", progress=False)
-        result = evaluate(folder, encoder, texts="captions", tokens=40, progress=False)
+        result = evaluate(folder, encoder, texts="captions", max_length=40, progress=False)
         results.append(result)
     return results[0], results[1]
 
@@ -64,7 +64,7 @@ def test_equal_texts_are_each_others_right_answers_leniently(
     records[5].captions = ["a star"]  # without its full stop: other words
     items = [Item(r.id, "", lambda r=r: r, trusted=True) for r in records]
     write_collection(tmp_path / "c", items, name="c", source="test", progress=False)
-    result = evaluate(tmp_path / "c", encoder, texts="captions", tokens=40, progress=False)
+    result = evaluate(tmp_path / "c", encoder, texts="captions", max_length=40, progress=False)
     assert result.scores.shared_texts == 5
     lenient, strict = result.scores.lenient, result.scores.strict
     hits, _ = result.queries.hits("text_to_image", 1, "lenient")

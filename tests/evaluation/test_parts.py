@@ -20,7 +20,7 @@ SOURCE = {"name": "train", "split": "train"}
 
 @pytest.fixture(scope="module")
 def result(world: Collection, encoder: ImageTextEncoder) -> Result:
-    return evaluate(world, encoder, texts="captions", tokens=77, progress=False)
+    return evaluate(world, encoder, texts="captions", max_length=77, progress=False)
 
 
 def test_the_parts_make_the_whole_and_are_not_ranked_anew(result: Result) -> None:
@@ -121,7 +121,7 @@ def test_the_command_reports_the_parts(
     sets: tuple[Path, Path], paragrain: Callable, tmp_path: Path, random_blip: Path
 ) -> None:
     train, data = sets
-    words = ("evaluate", data, "--model", random_blip, "--texts", "captions", "--tokens", 40)
+    words = ("evaluate", data, "--model", random_blip, "--texts", "captions", "--max-length", 40)
     done = paragrain(*words, "--audited", train, "--out", tmp_path / "r.json")
     assert done.code == 0, done.err
     told = "5 of 12 images with texts are shared with train, split train (1 by bytes, 4 by text)"

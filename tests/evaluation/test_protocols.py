@@ -41,9 +41,9 @@ def docci(folder: Path) -> Collection:
 
 def test_the_protocols_of_the_study_are_there() -> None:
     assert list(protocols()) == NAMES
-    budgets = {name: protocols()[name].tokens for name in NAMES}
-    assert (budgets["flickr30k-full"], budgets["coco-train2017-full"]) == (77, 77)
-    assert (budgets["sharegpt4v-80k"], budgets["sharegpt4v-80k-128"], budgets["docci-all"]) == (
+    lengths = {name: protocols()[name].max_length for name in NAMES}
+    assert (lengths["flickr30k-full"], lengths["coco-train2017-full"]) == (77, 77)
+    assert (lengths["sharegpt4v-80k"], lengths["sharegpt4v-80k-128"], lengths["docci-all"]) == (
         77, 128, 128,
     )  # fmt: skip
     for protocol in protocols().values():
@@ -75,7 +75,7 @@ def test_another_size_is_evaluated_and_the_result_says_so(
     said = evaluate(data, encoder, protocol="docci-all", progress=False).about
     assert said["collection"]["split"] == "all"
     assert said["protocol"]["name"] == "docci-all"
-    assert (said["protocol"]["text_field"], said["protocol"]["token_budget"]) == (
+    assert (said["protocol"]["text_field"], said["protocol"]["max_length"]) == (
         "description",
         128,
     )
@@ -84,9 +84,9 @@ def test_another_size_is_evaluated_and_the_result_says_so(
     assert (sizes["found"], sizes["as_expected"]) == ({"images": 4, "texts": 4}, False)
     assert sizes["expected"][0]["images"] == 14847
 
-    test = evaluate(data, encoder, protocol="docci-test", tokens=77, progress=False).about
+    test = evaluate(data, encoder, protocol="docci-test", max_length=77, progress=False).about
     assert test["collection"]["split"] == "test"
-    assert test["protocol"]["changed"] == ["tokens"]
+    assert test["protocol"]["changed"] == ["max_length"]
     assert test["protocol"]["sizes"]["found"]["images"] == 1
     only = collection(tmp_path / "only", [Record("a", description="a star")])
     with pytest.raises(UsageError, match="no split 'test'"):
@@ -141,7 +141,7 @@ def test_the_sample_is_drawn_by_its_seed_and_listed(
     assert ids == other.queries.ids
     assert one.about["protocol"]["sample"] == {"seed": 0, "parts": parts}
     assert (one.about["protocol"]["changed"], other.about["protocol"]["changed"]) == (
-        ["tokens"],
+        ["max_length"],
         [],
     )
 
@@ -167,15 +167,15 @@ def test_the_command_says_what_is_not_as_expected(
 ) -> None:
     data = docci(tmp_path / "docci")
     done = paragrain("evaluate", data.folder, "--model", random_blip, "--protocol", "docci-all",
-                     "--tokens", 40, "--out", tmp_path / "r.json")  # fmt: skip
+                     "--max-length", 40, "--out", tmp_path / "r.json")  # fmt: skip
     assert done.code == 0, done.err
-    assert "protocol docci-all, with other tokens" in done.out
+    assert "protocol docci-all, with other max_length" in done.out
     assert "4 images and 4 texts were found where 14,847 images and 14,847 texts" in done.out
     value = json.loads((tmp_path / "r.json").read_text("utf-8"))
     assert value["intervals"]["strict"]["image_to_text"]["R@1"]
     for words, message in (
         (("--protocol", "docci"), "there is no protocol 'docci'"),
-        (("--tokens", 20, "--sweep", "20,40"), "both say the token budget"),
+        (("--max-length", 20, "--sweep", "20,40"), "both say the maximum length"),
         (("--out", tmp_path / "r.npz"), "let it end with .json or .csv"),
     ):
         done = paragrain("evaluate", data.folder, "--model", random_blip, *words)
@@ -188,7 +188,7 @@ OWN = {
     "split": "test",
     "texts": "captions",
     "one_to_one": True,
-    "tokens": 40,
+    "max_length": 40,
     "expected": [{"images": 20, "texts": 20, "of": "the world of these tests"}],
     "source": "own",
 }

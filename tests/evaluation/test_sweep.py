@@ -28,14 +28,19 @@ from paragrain.sources.scenes import import_scenes
 def test_a_budget_that_cuts_nothing_is_the_plain_evaluation(
     world: Collection, encoder: ImageTextEncoder, cut: str
 ) -> None:
-    plain = evaluate(world, encoder, texts="captions", tokens=512, progress=False)
-    short, whole = sweep(world, encoder, [20, 512], texts="captions", cut=cut, progress=False)
+    plain = evaluate(world, encoder, texts="captions", max_length=512, progress=False)
+    short, whole = sweep(
+        world, encoder, [20, 512], texts="captions", truncation=cut, progress=False
+    )
     assert whole.queries.fingerprint == plain.queries.fingerprint
     assert whole.scores == plain.scores
     said = short.about["protocol"]
-    assert (said["text_cut"], said["share_cut"]) == (cut, said["texts_cut"] / said["texts"])
-    by_tokens = evaluate(world, encoder, texts="captions", tokens=20, progress=False)
-    assert said["texts_cut"] == by_tokens.about["protocol"]["texts_cut"]
+    assert (said["truncation"], said["share_truncated"]) == (
+        cut,
+        said["texts_truncated"] / said["texts"],
+    )
+    by_tokens = evaluate(world, encoder, texts="captions", max_length=20, progress=False)
+    assert said["texts_truncated"] == by_tokens.about["protocol"]["texts_truncated"]
     assert said["tokens_lost"] > by_tokens.about["protocol"]["tokens_lost"]
 
 
@@ -45,24 +50,24 @@ def test_results_of_different_cuts_are_no_pairs(
     files = {}
     for cut in ("tokens", "words"):
         files[cut] = tmp_path / f"{cut}.json"
-        evaluate(world, encoder, tokens=40, cut=cut, progress=False).save(files[cut])
-    with pytest.raises(UsageError, match=r"differ in text cut \(tokens and words\)"):
+        evaluate(world, encoder, max_length=40, truncation=cut, progress=False).save(files[cut])
+    with pytest.raises(UsageError, match=r"differ in truncation \(tokens and words\)"):
         compare(*([load_result(file)] for file in files.values()))
     # A file from before there was a choice was cut by tokens.
     value = json.loads(files["tokens"].read_text("utf-8"))
-    del value["protocol"]["text_cut"]
+    del value["protocol"]["truncation"]
     files["tokens"].write_text(json.dumps(value))
-    with pytest.raises(UsageError, match=r"differ in text cut \(tokens and words\)"):
+    with pytest.raises(UsageError, match=r"differ in truncation \(tokens and words\)"):
         compare(*([load_result(file)] for file in files.values()))
 
 
 def test_a_protocol_says_that_its_cut_was_changed(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
-    result = evaluate(world, encoder, protocol="docci-test", cut="words", progress=False)
-    assert result.about["protocol"]["changed"] == ["cut"]
+    result = evaluate(world, encoder, protocol="docci-test", truncation="words", progress=False)
+    assert result.about["protocol"]["changed"] == ["truncation"]
     with pytest.raises(UsageError, match="cut by 'lines'"):
-        evaluate(world, encoder, cut="lines", progress=False)
+        evaluate(world, encoder, truncation="lines", progress=False)
 
 
 def test_the_plot_shows_what_the_results_say(
@@ -74,10 +79,10 @@ def test_the_plot_shows_what_the_results_say(
     for line, direction in zip(above.lines, ("image_to_text", "text_to_image"), strict=True):
         recalls = [getattr(result, direction)[1] for result in ordered]
         assert np.array_equal(line.get_data(), ([20, 40, 512], recalls))
-    shares = [100 * result.about["protocol"]["share_cut"] for result in ordered]
+    shares = [100 * result.about["protocol"]["share_truncated"] for result in ordered]
     assert np.array_equal(below.lines[0].get_data(), ([20, 40, 512], shares))
     assert (above.get_ylabel(), below.get_ylabel(), below.get_xlabel()) == (
-        "Recall@1, % (band: 95 %)", "texts cut, %", "token budget of a text",
+        "Recall@1, % (band: 95 %)", "texts cut, %", "maximum length of a text",
     )  # fmt: skip
     (band, _) = above.collections
     low, high = ordered[0].intervals["strict"]["image_to_text"]["R@1"]
@@ -98,7 +103,7 @@ def test_the_command_writes_table_file_and_plot(
         random_blip,
         "--sweep",
         "20,400",
-        "--cut",
+        "--truncation",
         "words",
     )
     done = paragrain(*words, "--out", tmp_path / "s.json")
@@ -107,7 +112,7 @@ def test_the_command_writes_table_file_and_plot(
     cells = [line.split() for line in done.out.splitlines()]
     assert ["20", "20", "100.0"] in [row[:3] for row in cells]
     entries = json.loads((tmp_path / "s.json").read_text("utf-8"))["results"]
-    assert entries[0]["protocol"]["share_cut"] == 1.0
+    assert entries[0]["protocol"]["share_truncated"] == 1.0
     assert (tmp_path / "s.svg").read_text("utf-8").startswith("<?xml")
     done = paragrain(*words, "--out", tmp_path / "s.svg")
     assert (done.code, "let it end with .json or .csv" in done.err) == (2, True)
@@ -141,7 +146,7 @@ def test_a_killed_evaluation_goes_on(
         benchmark.rank(encoder, tokens)
     assert benchmark.cache is not None
     assert len(list(benchmark.cache.glob(".ranking-*.npz"))) == 1
-    again = evaluate(world, encoder, texts="captions", tokens=77, progress=False)
+    again = evaluate(world, encoder, texts="captions", max_length=77, progress=False)
     assert walked == [0, 6, 12, 12, 18]  # the first two were not done again
     assert again.queries.fingerprint == whole.fingerprint
     assert not list(benchmark.cache.glob(".ranking-*"))

@@ -23,7 +23,7 @@ def test_hits_are_those_of_the_whole_product(world: Collection, encoder: ImageTe
     query = "a red star above a blue circle"
     result = search(world, encoder, query, k=7, progress=False)
     images = embed(world, encoder, progress=False)
-    scores = images.vectors @ encode_texts(encoder, [query], tokens=512).vectors[0]
+    scores = images.vectors @ encode_texts(encoder, [query], max_length=512).vectors[0]
     order = np.argsort(-scores, kind="stable")[:7]
     assert [hit.id for hit in result] == [images.ids[row] for row in order]
     assert [hit.score for hit in result] == pytest.approx(scores[order], abs=1e-6)
@@ -40,10 +40,10 @@ def test_the_part_of_the_query_that_was_not_read_is_told(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
     query = "a red star above a blue circle"
-    assert search(world, encoder, query, progress=False).cut == ""
-    result = search(world, encoder, query, tokens=5, progress=False)
-    assert result.cut == "above a blue circle"
-    assert (result.tokens, result.budget) == (9, 5)
+    assert search(world, encoder, query, progress=False).truncated == ""
+    result = search(world, encoder, query, max_length=5, progress=False)
+    assert result.truncated == "above a blue circle"
+    assert (result.tokens, result.max_length) == (9, 5)
 
 
 def test_one_split_only(world: Collection, encoder: ImageTextEncoder) -> None:
@@ -109,7 +109,9 @@ def test_a_tokenizer_that_cuts_by_itself_and_a_lone_surrogate_do_no_harm(
     encoder = load_encoder(random_blip, "cpu")
     encoder.tokenizer("a red star", truncation=True, max_length=4)
     query = "a red star above a blue \ud800 circle"
-    assert search(world, encoder, query, tokens=5, progress=False).cut.startswith("above a blue")
+    assert search(world, encoder, query, max_length=5, progress=False).truncated.startswith(
+        "above a blue"
+    )
 
 
 def test_names_are_taken_for_what_they_name(world: Collection, random_blip: Path) -> None:
@@ -126,12 +128,13 @@ def test_names_are_taken_for_what_they_name(world: Collection, random_blip: Path
 
 def test_several_queries_have_a_result_each(world: Collection, encoder: ImageTextEncoder) -> None:
     queries = ["a red star", "a green heart above a blue circle", "a red star"]
-    found = search(world, encoder, queries, k=4, tokens=6, progress=False)
+    found = search(world, encoder, queries, k=4, max_length=6, progress=False)
     for query, result in zip(queries, found, strict=True):
-        alone = search(world, encoder, query, k=4, tokens=6, progress=False)
+        alone = search(world, encoder, query, k=4, max_length=6, progress=False)
         assert [hit.id for hit in result] == [hit.id for hit in alone]
-        assert (result.query, result.cut, result.tokens) == (query, alone.cut, alone.tokens)
-    assert found[1].cut
+        assert (result.query, result.truncated) == (query, alone.truncated)
+        assert result.tokens == alone.tokens
+    assert found[1].truncated
 
 
 @pytest.fixture(scope="module")

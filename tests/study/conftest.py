@@ -31,23 +31,25 @@ MINI: dict[str, Any] = {
         "batch_size": 8,
         "warmup_steps": 0,
         "learning_rate": 1e-3,
-        "pass_tokens": 1_000_000,
+        "micro_batch_tokens": 1_000_000,
     },
     "seeds": [0, 1],
     "collections": {"world": {"scenes": {"size": 30, "seed": 1}}},
     "recipes": ["c1", "c4"],
     "benchmarks": {
-        "short": {"collection": "world", "split": "test", "texts": "captions", "tokens": 20},
-        "long": {"collection": "world", "split": "twins", "texts": "paragraph", "tokens": 40},
+        "short": {"collection": "world", "split": "test", "texts": "captions", "max_length": 20},
+        "long": {"collection": "world", "split": "twins", "texts": "paragraph", "max_length": 40},
     },
-    "curves": {"cut": {"benchmark": "long", "budgets": [10, 40], "cells": ["BLIP", "c1", "c4"]}},
+    "curves": {
+        "cut": {"benchmark": "long", "max_lengths": [10, 40], "cells": ["BLIP", "c1", "c4"]}
+    },
     "groups": {
         "half": {
             "kind": "control",
             "title": "Half",
             "question": "Is half enough?",
             "with_cells": ["c4"],
-            "cells": {"c4-10": {"recipe": "c4", "settings": {"tokens": {"paragraph": 10}}}},
+            "cells": {"c4-10": {"recipe": "c4", "settings": {"max_length": {"paragraph": 10}}}},
             "pairs": [["c4-10", "c4"]],
         }
     },
@@ -131,26 +133,26 @@ def ranks_of(found: Sequence[float], back: Sequence[float] | None = None) -> Que
     return QueryRanks([f"image {n}" for n in range(count)], rows, rows, ranks)
 
 
-def put_result(path: Path, ranks: QueryRanks, budget: int = 40) -> None:
+def put_result(path: Path, ranks: QueryRanks, max_length: int = 40) -> None:
     """A result file with its ranks."""
     path.parent.mkdir(parents=True, exist_ok=True)
     ranks.save(path.with_suffix(".npz"))
-    protocol = {"text_field": "paragraph", "token_budget": budget, "text_normalisation": "none"}
+    protocol = {"text_field": "paragraph", "max_length": max_length, "text_normalisation": "none"}
     encoder = {name: str(path) for name in ("name", "vision_fingerprint", "text_fingerprint")}
     about = {"collection": {"name": "w", "contents": "f", "split": "all"}, "encoder": encoder}
     write_json(path, {**about, "protocol": protocol, "ranks": ranks.fingerprint})
 
 
 def put_curve(path: Path, ranks: Mapping[int, QueryRanks]) -> None:
-    """The file of a sweep, with the ranks of each budget."""
+    """The file of a sweep, with the ranks of each maximum length."""
     path.parent.mkdir(parents=True, exist_ok=True)
     entries = [
         {
             "encoder": {"name": "m"},
-            "protocol": {"token_budget": budget},
+            "protocol": {"max_length": max_length},
             "ranks": own.fingerprint,
         }
-        for budget, own in ranks.items()
+        for max_length, own in ranks.items()
     ]
     for file, own in zip(ranks_files(path, entries), ranks.values(), strict=True):
         own.save(file)
@@ -170,13 +172,13 @@ def put(tmp_path: Path) -> Callable[..., None]:
 
 @pytest.fixture
 def put_line(tmp_path: Path) -> Callable[..., None]:
-    """Lay down the curve of a model: for each seed the hits by budget."""
+    """Lay down the curve of a model: for each seed the hits by maximum length."""
 
     def lay(
         study: Study, name: str, curve: str, seeds: Sequence[Mapping[int, Sequence[float]]]
     ) -> None:
         for cell, line in zip(study.models[name], seeds, strict=False):
             path = curve_path(study, cell, curve, tmp_path / "out")
-            put_curve(path, {budget: ranks_of(found) for budget, found in line.items()})
+            put_curve(path, {max_length: ranks_of(found) for max_length, found in line.items()})
 
     return lay

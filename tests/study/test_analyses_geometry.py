@@ -38,15 +38,15 @@ def random_pairs(count: int, seed: int, dim: int = 8, prefix: str = "") -> Pairs
 def test_pairs_belong_together_and_are_drawn_alike(
     captions: Benchmark, encoder: ImageTextEncoder
 ) -> None:
-    pairs = draw_pairs(captions, encoder, tokens=40, size=8, seed=3)
-    again = draw_pairs(captions, encoder, tokens=40, size=8, seed=3)
+    pairs = draw_pairs(captions, encoder, max_length=40, size=8, seed=3)
+    again = draw_pairs(captions, encoder, max_length=40, size=8, seed=3)
     assert pairs.written == again.written
     assert len(set(pairs.ids)) == 8
     for id, written, vector in zip(pairs.ids, pairs.written, pairs.images, strict=True):
         row = captions.ids.index(id)
         assert row in captions.text_image[[t == written for t in captions.texts]]
         assert np.array_equal(vector, captions.images[row])
-    assert draw_pairs(captions, encoder, tokens=40, size=8, seed=4).ids != pairs.ids
+    assert draw_pairs(captions, encoder, max_length=40, size=8, seed=4).ids != pairs.ids
 
 
 def test_every_text_of_an_image_may_be_drawn(captions: Benchmark) -> None:

@@ -112,7 +112,7 @@ def test_a_masked_token_has_no_mass_and_the_encoder_stays_as_it_was(
 @pytest.mark.parametrize("kind", KINDS)
 def test_shares_of_words_and_patches(encoders: dict[str, ImageTextEncoder], kind: str) -> None:
     encoder = encoders[kind]
-    found = saliency(encoder, picture(), TEXT, tokens=min(encoder.max_tokens, 77), id="7")
+    found = saliency(encoder, picture(), TEXT, max_length=min(encoder.max_tokens, 77), id="7")
     words = [TEXT[word.start : word.end] for word in found.words]
     assert words == TEXT.split()
     read = [word.share for word in found.words if word.share is not None]
@@ -126,12 +126,12 @@ def test_shares_of_words_and_patches(encoders: dict[str, ImageTextEncoder], kind
 
 
 def test_the_picture_is_what_the_encoder_sees(encoder: ImageTextEncoder) -> None:
-    found = saliency(encoder, picture(), TEXT, tokens=64)
+    found = saliency(encoder, picture(), TEXT, max_length=64)
     assert np.array_equal(found.picture, np.asarray(picture()))
 
 
 def test_patch_saliency_agrees_with_finite_differences(encoder: ImageTextEncoder) -> None:
-    found = saliency(encoder, picture(), TEXT, tokens=64)
+    found = saliency(encoder, picture(), TEXT, max_length=64)
     text = torch.from_numpy(_text_vector(encoder))
     pixels = encoder.pixels(picture())[None]
     lengths = []
@@ -156,11 +156,11 @@ def test_patch_saliency_agrees_with_finite_differences(encoder: ImageTextEncoder
 def _text_vector(encoder: ImageTextEncoder) -> np.ndarray:
     from paragrain.encoders import encode_texts
 
-    return encode_texts(encoder, [TEXT], tokens=64).vectors
+    return encode_texts(encoder, [TEXT], max_length=64).vectors
 
 
 def test_words_behind_the_budget_have_no_share(encoder: ImageTextEncoder) -> None:
-    found = saliency(encoder, picture(), TEXT, tokens=6)
+    found = saliency(encoder, picture(), TEXT, max_length=6)
     assert [word.share is None for word in found.words] == [False] * 3 + [True] * 6
     page = saliency_html({"<C5>": found})
     assert "<s>square.</s>" in page
@@ -171,7 +171,7 @@ def test_words_behind_the_budget_have_no_share(encoder: ImageTextEncoder) -> Non
 
 def test_a_text_without_words_is_refused(encoder: ImageTextEncoder) -> None:
     with pytest.raises(UsageError, match="without words"):
-        saliency(encoder, picture(), " ", tokens=20)
+        saliency(encoder, picture(), " ", max_length=20)
 
 
 # --- Positions --------------------------------------------------------------------------------
@@ -185,14 +185,14 @@ def test_shares_by_place_add_up(
     encoder = encoders[kind]
     benchmark = Benchmark.load(world, encoder, "paragraph", split="test", progress=False)
     tokens = min(encoder.max_tokens, 128)
-    found = positions(benchmark, encoder, tokens=tokens, measure=measure, size=9, resamples=50)
+    found = positions(benchmark, encoder, max_length=tokens, measure=measure, size=9, resamples=50)
     assert sum(one.value for one in found.by_tenth) == pytest.approx(1)
     assert found.reach[0] == found.texts == 9
     assert found.reach == sorted(found.reach, reverse=True)
     assert 0 < found.special.value < 1
     assert 0.2 < found.mean_place.value < 0.8
     json.dumps(found.as_dict(), allow_nan=False)
-    again = positions(benchmark, encoder, tokens=tokens, measure=measure, size=9, resamples=50)
+    again = positions(benchmark, encoder, max_length=tokens, measure=measure, size=9, resamples=50)
     assert again.as_dict() == found.as_dict()
     assert encoder.text_fingerprint  # the tower is left as it was: no hook, the same kernels
     tower = encoder.model.text_encoder if kind == "blip" else encoder.model.text_model
@@ -224,16 +224,16 @@ def test_attention_equals_what_the_model_itself_reports(
 
 
 def test_mass_behind_a_place_is_what_a_budget_would_not_read() -> None:
-    # 100 tokens, 98 words of which those at positions 1 to 58 are read with a budget of 60.
+    # 100 tokens, 98 words of which those at positions 1 to 58 are read with a maximum length of 60.
     words = np.array([False, *[True] * 98, False])
     even = np.ones(100)
     late = np.where(np.arange(100) == 59, 1.0, 0.0)
     early = np.where(np.arange(100) == 58, 1.0, 0.0)
     for weights, behind in ((even, 40 / 98), (late, 1), (early, 0)):
-        found = summarise([weights], [words], measure="gradient", tokens=128, resamples=5)
+        found = summarise([weights], [words], measure="gradient", max_length=128, resamples=5)
         assert found.behind.value == pytest.approx(behind)
         assert found.behind_even.value == pytest.approx(40 / 98)
-    found = summarise([even], [words], measure="gradient", tokens=128, resamples=5)
+    found = summarise([even], [words], measure="gradient", max_length=128, resamples=5)
     assert [one.value for one in found.by_position] == pytest.approx([1] * 13)
     assert [one.value for one in found.by_tenth] == pytest.approx([0.1] * 10)
     assert found.mean_place.value == pytest.approx(0.5)
@@ -241,7 +241,7 @@ def test_mass_behind_a_place_is_what_a_budget_would_not_read() -> None:
 
 
 def test_positions_are_drawn_for_several_models(long: Benchmark, encoder: ImageTextEncoder) -> None:
-    found = positions(long, encoder, tokens=64, size=6, resamples=20)
+    found = positions(long, encoder, max_length=64, size=6, resamples=20)
     drawn = plots.svg(
         draw_positions({"C1": found, "C5": found}, plots.families({"C1": "c1", "C5": "c5"}))
     )
@@ -255,8 +255,8 @@ def test_what_cannot_be_weighed_is_refused(
     from paragrain.study.analyses import positions as module
 
     with pytest.raises(UsageError, match="unknown measure 'heat'"):
-        positions(long, encoder, tokens=64, measure="heat")
+        positions(long, encoder, max_length=64, measure="heat")
     assert can_attend(encoder) == ""
     monkeypatch.setattr(module, "BlipEncoder", module.ClipEncoder)
     with pytest.raises(ParagrainError, match="use the gradient"):
-        positions(long, encoder, tokens=64, measure="attention", size=4)
+        positions(long, encoder, max_length=64, measure="attention", size=4)

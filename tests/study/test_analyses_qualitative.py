@@ -98,7 +98,7 @@ def test_a_page_shows_what_the_models_answer(
         for name, one in zip(("<A>", "B"), rows, strict=True)
     }
     found = qualitative(
-        benchmark, ranks, dict.fromkeys(ranks, encoder), tokens=64, direction=direction, k=5
+        benchmark, ranks, dict.fromkeys(ranks, encoder), max_length=64, direction=direction, k=5
     )
     assert isinstance(found, Qualitative)
     assert found.counts.first == found.counts.second == 3
@@ -127,7 +127,9 @@ def test_where_nothing_tells_two_models_apart_the_page_shows_what_there_is(
 ) -> None:
     benchmark = Benchmark.load(world, encoder, "paragraph", split="test", progress=False)
     own = [benchmark.rank(encoder, benchmark.tokenize(encoder, 64))]
-    found = qualitative(benchmark, {"A": own, "B": own}, {"A": encoder, "B": encoder}, tokens=64)
+    found = qualitative(
+        benchmark, {"A": own, "B": own}, {"A": encoder, "B": encoder}, max_length=64
+    )
     assert found.counts.first == found.counts.second == 0
     html = qualitative_html(found, world)
     assert "There is no such query" not in html

@@ -36,7 +36,7 @@ def test_training_changed_the_text_side_alone(result: DemoResult) -> None:
 def test_results_are_kept_beside_the_report(result: DemoResult) -> None:
     kept = read_json(result.report.parent / "results.json")
     assert kept["seed"] == 0
-    assert kept["scores"]["C5"]["long"]["protocol"]["token_budget"] == 128
+    assert kept["scores"]["C5"]["long"]["protocol"]["max_length"] == 128
 
 
 class Page(HTMLParser):

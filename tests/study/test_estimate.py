@@ -16,13 +16,13 @@ SCENES = {"scenes": {"size": 1000, "seed": 0}}  # 1,000 and 62 and 124 and 124
 SPEEDS = {
     "tokens_per_second": 1000,
     "images_per_second": 100,
-    "tokens": {"captions": 10, "generated": 20, "negatives": 30, "paragraph": 100},
+    "max_length": {"captions": 10, "generated": 20, "negatives": 30, "paragraph": 100},
     "of": "a guess",
 }
 
 
 def plan(make: MakeStudy, changes: dict[str, Any], tmp_path: Path) -> Forecast:
-    settings = {"batch_size": 100, "epochs": 3, "tokens": {"paragraph": 64}}
+    settings = {"batch_size": 100, "epochs": 3, "max_length": {"paragraph": 64}}
     basis = {"collections/world": SCENES, "throughput": SPEEDS, "settings": settings}
     return forecast(make({**basis, **changes}), tmp_path / "out")
 
@@ -63,9 +63,9 @@ def test_a_limit_of_steps_and_the_default_lengths(make_study: MakeStudy, tmp_pat
 def test_shares_joined_texts_and_equal_tokens(make_study: MakeStudy, tmp_path: Path) -> None:
     half = {"positives": [{"from": "paragraph", "share": 0.5}]}
     part = {
-        "positives": [{"from": "captions", "pick": "first"}, {"from": "paragraph", "share": 0.5}]
+        "positives": [{"from": "captions", "select": "first"}, {"from": "paragraph", "share": 0.5}]
     }
-    joined = {"positives": [{"from": "generated", "join": True, "budget": "paragraph"}]}
+    joined = {"positives": [{"from": "generated", "join": True, "max_length": "paragraph"}]}
     cells = {
         "half": {"recipe": half},
         "part": {"recipe": part},
@@ -155,8 +155,8 @@ def test_texts_that_are_not_written_yet_are_named(make_study: MakeStudy, tmp_pat
 
 def test_tokens_of_an_image_with_numbered_picks(make_study: MakeStudy) -> None:
     recipe = {
-        "positives": [{"from": "generated", "pick": 3}],
-        "negatives": [{"from": "negatives", "pick": 2}],
+        "positives": [{"from": "generated", "select": 3}],
+        "negatives": [{"from": "negatives", "select": 2}],
     }
     study = make_study({"groups/half/cells/n": {"recipe": recipe}})
     cell = study.models["n"][0]

@@ -22,17 +22,17 @@ def test_defaults(make_study: MakeStudy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "budget"),
+    ("spec", "max_length"),
     [
         ({"protocol": "docci-all"}, 128),
-        ({"protocol": "docci-all", "tokens": 77}, 77),
-        ({"texts": "captions", "tokens": 30}, 30),
+        ({"protocol": "docci-all", "max_length": 77}, 77),
+        ({"texts": "captions", "max_length": 30}, 30),
     ],
 )
 def test_a_benchmark_has_its_own_budget_or_that_of_its_protocol(
-    spec: dict[str, Any], budget: int
+    spec: dict[str, Any], max_length: int
 ) -> None:
-    assert BenchmarkSpec.model_validate({"collection": "c", **spec}).budget == budget
+    assert BenchmarkSpec.model_validate({"collection": "c", **spec}).max_length == max_length
 
 
 def test_the_names_of_a_claim_are_all_told() -> None:
@@ -57,9 +57,9 @@ def test_the_names_of_a_claim_are_all_told() -> None:
         ({"collections/world": {"path": "x", "scenes": {"size": 30}}}, "exactly one of"),
         ({"collections/world": {}}, "exactly one of"),
         ({"collections": {"a:b": {"path": "x"}}}, "collections"),
-        ({"benchmarks/short": {"collection": "world"}}, "says texts and tokens"),
+        ({"benchmarks/short": {"collection": "world"}}, "says texts and max_length"),
         ({"benchmarks/short/texts": "poems"}, "texts"),
-        ({"benchmarks/short/tokens": 2}, "tokens"),
+        ({"benchmarks/short/max_length": 2}, "tokens"),
         ({"benchmarks/short": {"collection": "world", "protocol": "docci"}}, "no protocol 'docci'"),
         ({"claims": [{"text": "t"}]}, "exactly one of above"),
         ({"groups/half/cells/c4-10/recipe": {"positives": []}}, "positives"),

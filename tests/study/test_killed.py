@@ -42,8 +42,8 @@ def results(study: Study, out: Path) -> dict[str, Any]:
     }
     for name, lines in scores.curves["cut"].items():
         for direction, points in lines.items():
-            for budget, estimate in points.items():
-                found[f"{name} {direction} {budget}"] = estimate.recalls
+            for max_length, estimate in points.items():
+                found[f"{name} {direction} {max_length}"] = estimate.recalls
     return found
 
 

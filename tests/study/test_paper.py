@@ -28,9 +28,9 @@ def test_training_is_as_the_paper_says(paper: Study) -> None:
     assert config.epochs == 10
     assert config.max_steps is None
     assert not config.train_vision
-    budgets = config.tokens
-    assert (budgets.captions, budgets.generated, budgets.negatives) == (77, 77, 77)
-    assert budgets.paragraph == 128
+    max_lengths = config.max_length
+    assert (max_lengths.captions, max_lengths.generated, max_lengths.negatives) == (77, 77, 77)
+    assert max_lengths.paragraph == 128
     assert paper.file.model == "Salesforce/blip-itm-base-coco"
     assert paper.file.train == "cc3m"
     assert len(paper.file.seeds) >= 5
@@ -42,7 +42,7 @@ def test_the_ten_recipes_are_the_papers(paper: Study) -> None:
     def texts(name: str) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
         recipe = load_recipe(name)
         sides = (recipe.positives, recipe.negatives)
-        positives, negatives = ([(pick.source, pick.pick) for pick in side] for side in sides)
+        positives, negatives = ([(pick.source, pick.select) for pick in side] for side in sides)
         return positives, negatives
 
     original, paragraph = ("captions", "first"), "paragraph"
@@ -67,23 +67,23 @@ def test_the_ten_recipes_are_the_papers(paper: Study) -> None:
 
 
 def test_benchmarks_and_baselines_are_the_papers(paper: Study) -> None:
-    budgets = {name: spec.budget for name, spec in paper.file.benchmarks.items()}
-    assert budgets["flickr30k"] == 77
-    assert budgets["coco"] == 77
-    assert budgets["sharegpt4v"] == 77
-    assert budgets["sharegpt4v-128"] == 128
-    assert budgets["docci"] == 128
+    max_lengths = {name: spec.max_length for name, spec in paper.file.benchmarks.items()}
+    assert max_lengths["flickr30k"] == 77
+    assert max_lengths["coco"] == 77
+    assert max_lengths["sharegpt4v"] == 77
+    assert max_lengths["sharegpt4v-128"] == 128
+    assert max_lengths["docci"] == 128
     kinds = {name: spec.kind for name, spec in paper.file.benchmarks.items()}
     assert {n for n, kind in kinds.items() if kind == "short"} == {"flickr30k", "coco"}
     assert {n for n, kind in kinds.items() if kind == "long"} == {"sharegpt4v", "docci"}
     baselines = paper.baselines
     assert baselines["BLIP"].model == "Salesforce/blip-itm-base-coco"
     assert baselines["CLIP-B-16"].model == "openai/clip-vit-base-patch16"
-    assert baselines["CLIP-B-16"].tokens is None
-    assert {baselines[f"Long-CLIP-{size}"].tokens for size in "BL"} == {248}
+    assert baselines["CLIP-B-16"].max_length is None
+    assert {baselines[f"Long-CLIP-{size}"].max_length for size in "BL"} == {248}
     for curve in ("docci", "sharegpt4v"):
-        assert set(paper.file.curves[curve].budgets) >= {20, 40, 60, 80, 100, 128}
-    assert 512 in paper.file.curves["docci"].budgets
+        assert set(paper.file.curves[curve].max_lengths) >= {20, 40, 60, 80, 100, 128}
+    assert 512 in paper.file.curves["docci"].max_lengths
     assert paper.file.collections["docci"].images == 14847
     assert paper.file.collections["coco"].images == 118287
     assert paper.file.collections["sharegpt4v"].images == 80000
@@ -103,7 +103,7 @@ def test_ablations_and_controls_are_all_there(paper: Study) -> None:
     cut, long = (paper.models[name][0].settings for name in ("c5-60", "c5-512"))
     assert cut is not None
     assert long is not None
-    assert (cut.tokens.paragraph, long.tokens.paragraph) == (60, 512)
+    assert (cut.max_length.paragraph, long.max_length.paragraph) == (60, 512)
     assert recipe("c5-sentences").positives[1].order == "sentences"
     assert recipe("c5-words").positives[1].order == "words"
     assert recipe("c5-joined").positives[1].join

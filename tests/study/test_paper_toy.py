@@ -273,16 +273,16 @@ def check_measured(study: Study, out: Path) -> None:
         '"sharegpt4v-80k-128"': {"images": 14, "texts": 14},
         '"docci-all"': {"images": 24, "texts": 24},
     }
-    budgets = {
+    max_lengths = {
         (path.parent.name.split("-")[0], read_json(path)["protocol"]["name"]):
-            read_json(path)["protocol"]["token_budget"]
+            read_json(path)["protocol"]["max_length"]
         for path in files
     }  # fmt: skip
-    assert budgets["blip", "docci-all"] == 128
-    assert budgets["blip", "coco-train2017-full"] == 77
-    assert budgets["clip", "docci-all"] == 77
-    assert budgets["long", "docci-all"] == 248
-    assert budgets["long", "flickr30k-full"] == 77
+    assert max_lengths["blip", "docci-all"] == 128
+    assert max_lengths["blip", "coco-train2017-full"] == 77
+    assert max_lengths["clip", "docci-all"] == 77
+    assert max_lengths["long", "docci-all"] == 248
+    assert max_lengths["long", "flickr30k-full"] == 77
 
 
 KEEP = {"BLIP", "CLIP-B-16", "Long-CLIP-B", "c1", "c5", "c5-vision"}

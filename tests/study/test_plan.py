@@ -31,13 +31,13 @@ def files(study: Study) -> set[Path]:
 
 
 def test_the_cells_come_seed_by_seed_after_the_baselines(make_study: MakeStudy) -> None:
-    study = make_study({"baselines/Other": {"model": "blip0", "tokens": 99}})
+    study = make_study({"baselines/Other": {"model": "blip0", "max_length": 99}})
     assert [cell.label for cell in study.cells()] == [
         *("BLIP", "Other"),
         *("c1, seed 0", "c4, seed 0", "c4-10, seed 0"),
         *("c1, seed 1", "c4, seed 1", "c4-10, seed 1"),
     ]
-    assert study.models["c4-10"][1].settings.tokens.paragraph == 10  # type: ignore[union-attr]
+    assert study.models["c4-10"][1].settings.max_length.paragraph == 10  # type: ignore[union-attr]
     assert study.models["c4-10"][1].settings.seed == 1  # type: ignore[union-attr]
     assert study.title("c1") == "C1"
     assert re.fullmatch(r"c4-10-[0-9a-f]{8}/seed1", study.models["c4-10"][1].folder)
@@ -49,9 +49,9 @@ def test_the_cells_come_seed_by_seed_after_the_baselines(make_study: MakeStudy) 
         {"recipes": ["c1", "c2", "c4"]},
         {"seeds": [0, 1, 2]},
         {"seeds": [7, 1, 0]},
-        {"benchmarks/third": {"collection": "world", "texts": "captions", "tokens": 9}},
-        {"baselines/Other": {"model": "blip0", "tokens": 99}},
-        {"curves/more": {"benchmark": "short", "budgets": [9], "cells": ["c1"]}},
+        {"benchmarks/third": {"collection": "world", "texts": "captions", "max_length": 9}},
+        {"baselines/Other": {"model": "blip0", "max_length": 99}},
+        {"curves/more": {"benchmark": "short", "max_lengths": [9], "cells": ["c1"]}},
         {"groups/third": {"kind": "ablation", "title": "t", "question": "q"}},
         {"groups/half/cells/c4-9": {"recipe": "c4", "settings": {"batch_size": 9}}},
         {"title": "Other", "notes": ["n"], "question": "q", "claims": []},
@@ -96,7 +96,7 @@ def test_the_tokens_of_the_other_cell_count_too(make_study: MakeStudy) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"benchmarks/long/tokens": 41},
+        {"benchmarks/long/max_length": 41},
         {"benchmarks/long/split": "test"},
         {"benchmarks/long/texts": "description"},
     ],
@@ -112,7 +112,7 @@ def test_a_changed_benchmark_is_measured_anew(
 def test_a_model_with_its_own_budget_is_measured_anew_where_that_counts(
     make_study: MakeStudy,
 ) -> None:
-    own = {"baselines/Long": {"model": "blip0", "tokens": 248}}
+    own = {"baselines/Long": {"model": "blip0", "max_length": 248}}
     before, after = make_study(own), make_study({**own, "benchmarks/long/kind": "short"})
     for name, moved in (("Long", True), ("BLIP", False)):
         paths = [result_path(s, s.models[name][0], "long", OUT) for s in (before, after)]
@@ -120,7 +120,7 @@ def test_a_model_with_its_own_budget_is_measured_anew_where_that_counts(
 
 
 def test_a_changed_curve_is_measured_anew(make_study: MakeStudy) -> None:
-    before, after = make_study(), make_study({"curves/cut/budgets": [10, 20, 40]})
+    before, after = make_study(), make_study({"curves/cut/maximum lengths": [10, 20, 40]})
     assert {path.name.split("-")[0] for path in files(before) - files(after)} == {"curve"}
 
 

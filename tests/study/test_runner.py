@@ -80,7 +80,7 @@ def test_a_second_call_does_nothing(finished: tuple[Study, Path], copied: Path) 
         ({"recipes": ["c1", "c2", "c4"]}, 2, 7, {"c2"}),
         ({"seeds": [0, 1, 5]}, 3, 7, {"c1", "c4", "c4-10"}),
         (
-            {"benchmarks/third": {"collection": "world", "texts": "captions", "tokens": 9,
+            {"benchmarks/third": {"collection": "world", "texts": "captions", "max_length": 9,
                                   "models": ["c1"]}},
             2, 5, {"c1"},
         ),
@@ -234,10 +234,14 @@ def test_a_model_that_reads_less_than_a_curve_asks_for_has_a_shorter_line(
         {
             **here,
             "baselines/CLIP": {"model": str(random_clip)},
-            "benchmarks/long/tokens": 128,
-            "curves/cut/budgets": [10, 77, 128],
+            "benchmarks/long/max_length": 128,
+            "curves/cut/maximum lengths": [10, 77, 128],
             "curves/cut/cells": ["BLIP", "CLIP"],
-            "curves/far": {"benchmark": "long", "budgets": [100, 128], "cells": ["BLIP", "CLIP"]},
+            "curves/far": {
+                "benchmark": "long",
+                "max_lengths": [100, 128],
+                "cells": ["BLIP", "CLIP"],
+            },
         }
     )
     assert run(study, tmp_path / "out", only=["BLIP", "CLIP"]).failed == []
@@ -260,7 +264,7 @@ def test_trained_vision_and_equal_tokens_and_joined_texts(
                 "joined": {"collection": "world", "fields": ["paragraph", "description"]}
             },
             "benchmarks/all": {
-                "collection": "joined", "split": "twins", "texts": "description", "tokens": 60,
+                "collection": "joined", "split": "twins", "texts": "description", "max_length": 60,
                 "models": ["c4-joined", "c1-like"],
             },
             "groups/more": {
@@ -271,7 +275,7 @@ def test_trained_vision_and_equal_tokens_and_joined_texts(
                     "c4-joined": {
                         "recipe": {"positives": [{"from": "description"}]},
                         "collection": "joined",
-                        "settings": {"tokens": {"description": 60}},
+                        "settings": {"max_length": {"description": 60}},
                     },
                 },
             },

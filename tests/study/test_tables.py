@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from paragrain.errors import ParagrainError
 from paragrain.evaluation.compare import Spread, compare, with_seeds
 from paragrain.evaluation.results import load_result
-from paragrain.study.cells import cell_budget, result_path
+from paragrain.study.cells import cell_max_length, result_path
 from paragrain.study.plan import Study
 from paragrain.study.tables import Column, Difference, Estimate, Scores, bounded, read_scores
 
@@ -161,7 +161,10 @@ def test_curves_hold_the_budgets_that_a_model_can_read(
     put_line(study, "BLIP", "cut", [{10: [1, 0, 0, 0]}])
     found = read_scores(study, tmp_path / "out")
     lines = found.curves["cut"]
-    assert {budget: one.mean for budget, one in lines["c4"][I2T].items()} == {10: 25, 40: 75}
+    assert {max_length: one.mean for max_length, one in lines["c4"][I2T].items()} == {
+        10: 25,
+        40: 75,
+    }
     assert list(lines["BLIP"][T2I]) == [10]
     assert "c1, seed 1" in found.missing
 
@@ -192,11 +195,11 @@ def test_a_model_with_its_own_budget_uses_it_where_the_text_is_not_short(
     make_study: MakeStudy,
 ) -> None:
     study = make_study(
-        {"baselines/Long": {"model": "blip0", "tokens": 248}, "benchmarks/short/kind": "short"}
+        {"baselines/Long": {"model": "blip0", "max_length": 248}, "benchmarks/short/kind": "short"}
     )
-    assert cell_budget(study.models["Long"][0], study.file.benchmarks["long"]) == 248
-    assert cell_budget(study.models["Long"][0], study.file.benchmarks["short"]) == 20
-    assert cell_budget(study.models["c1"][0], study.file.benchmarks["long"]) == 40
+    assert cell_max_length(study.models["Long"][0], study.file.benchmarks["long"]) == 248
+    assert cell_max_length(study.models["Long"][0], study.file.benchmarks["short"]) == 20
+    assert cell_max_length(study.models["c1"][0], study.file.benchmarks["long"]) == 40
 
 
 @pytest.mark.parametrize(("seeds", "between"), [(5, 0.03), (3, 0.05), (5, 0.0)])

@@ -7,12 +7,12 @@ from paragrain.training.supervision import load_recipe, parse_recipe
 
 RECIPE = """
 positives:
-  - {from: captions, pick: first}
-  - {from: generated, join: true, budget: paragraph, share: 0.5}
+  - {from: captions, select: first}
+  - {from: generated, join: true, max_length: paragraph, share: 0.5}
   - {from: paragraph, order: words}
-negatives: [{from: negatives, pick: 3}]
+negatives: [{from: negatives, select: 3}]
 """
-CONFIG = {"batch_size": 8, "epochs": 1, "tokens": {"paragraph": 20}, "progress": False}
+CONFIG = {"batch_size": 8, "epochs": 1, "max_length": {"paragraph": 20}, "progress": False}
 
 
 def test_the_tokens_of_an_image_are_those_that_a_run_reports(shapes, encoder, tmp_path):
@@ -22,7 +22,7 @@ def test_the_tokens_of_an_image_are_those_that_a_run_reports(shapes, encoder, tm
     mean = tokens_per_epoch(records, recipe, encoder, run.config)
     assert mean * run.results["data"]["used"] == pytest.approx(run.results["totals"]["tokens"])
     assert run.results["totals"]["tokens_lost"] > 0
-    assert run.results["token_budgets"] == {"captions": 77, "paragraph": 20, "negatives": 77}
+    assert run.results["max_lengths"] == {"captions": 77, "paragraph": 20, "negatives": 77}
 
 
 def test_images_outside_of_every_share_cost_nothing(shapes, encoder, tmp_path):

@@ -30,7 +30,7 @@ def gradients(model, batch: Batch, **settings) -> tuple[dict[str, torch.Tensor],
     parameters = model.text_parameters()
     for parameter in parameters.values():
         parameter.grad = None
-    report = accumulate_gradients(model, batch, TrainConfig(**settings), randomness=3)
+    report = accumulate_gradients(model, batch, TrainConfig(**settings), dropout_seed=3)
     return {name: p.grad.clone() for name, p in parameters.items()}, report.loss
 
 
@@ -41,14 +41,16 @@ def assert_same(first, second, tolerance: float = 1e-6) -> None:
 
 
 def test_chunks_give_the_gradients_of_the_whole_with_dropout_on(dropout_model, batch):
-    whole = gradients(dropout_model, batch, pass_tokens=64, held_tokens=10**6)
-    chunked = gradients(dropout_model, batch, pass_tokens=64, held_tokens=1)
+    whole = gradients(dropout_model, batch, micro_batch_tokens=64, grad_cache_threshold=10**6)
+    chunked = gradients(dropout_model, batch, micro_batch_tokens=64, grad_cache_threshold=1)
     assert_same(whole, chunked)
     # Dropout was really on: other random numbers give another loss.
     parameters = dropout_model.text_parameters().values()
     for parameter in parameters:
         parameter.grad = None
-    other = accumulate_gradients(dropout_model, batch, TrainConfig(pass_tokens=64), randomness=4)
+    other = accumulate_gradients(
+        dropout_model, batch, TrainConfig(micro_batch_tokens=64), dropout_seed=4
+    )
     assert abs(other.loss - whole[1]) > 1e-3
 
 
@@ -73,12 +75,16 @@ def test_chunks_of_any_size_give_the_gradients_of_plain_autograd(encoder, batch)
     named = model.text_parameters()
     plain = torch.autograd.grad(loss.total, list(named.values()))
     expected = dict(zip(named, plain, strict=True)), loss.total.item()
-    for settings in ({}, {"pass_tokens": 1, "held_tokens": 1}, {"pass_tokens": 200}):
+    for settings in (
+        {},
+        {"micro_batch_tokens": 1, "grad_cache_threshold": 1},
+        {"micro_batch_tokens": 200},
+    ):
         assert_same(gradients(model, batch, **settings), expected, tolerance=2e-6)
 
 
 def test_memory_is_bounded_by_the_pass(encoder, batch, monkeypatch):
-    """With a small budget no forward pass that keeps activations sees more than one chunk."""
+    """With a small length no forward pass that keeps activations sees more than one chunk."""
     model = encoder.trainable_copy().train()
     held = []
     original = type(model).text_features
@@ -89,17 +95,17 @@ def test_memory_is_bounded_by_the_pass(encoder, batch, monkeypatch):
         return original(self, input_ids, attention_mask)
 
     monkeypatch.setattr(type(model), "text_features", watched)
-    gradients(model, batch, pass_tokens=128, held_tokens=128)
+    gradients(model, batch, micro_batch_tokens=128, grad_cache_threshold=128)
     assert len(held) > 3
     assert max(held) <= 128
     held.clear()
-    gradients(model, batch, pass_tokens=4096)
+    gradients(model, batch, micro_batch_tokens=4096)
     assert len(held) == 1
 
 
 def test_a_step_leaves_the_random_state_alone(dropout_model, batch):
     before = torch.get_rng_state()
-    gradients(dropout_model, batch, held_tokens=1)
+    gradients(dropout_model, batch, grad_cache_threshold=1)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -108,13 +114,13 @@ def test_texts_are_cut_by_the_budget_of_their_field_and_counted(encoder):
     texts = [Text("captions", long), Text("paragraph", long), Text("captions", "a star")]
     cut = tokenize(encoder, texts, TrainConfig())
     assert [len(ids) for ids in cut.ids] == [77, 128, 4]
-    assert cut.texts_cut == 2
+    assert cut.texts_truncated == 2
     assert cut.tokens_lost == 202 - 77 + 202 - 128
     assert all(ids[-1] == encoder.tokenizer.sep_token_id for ids in cut.ids)
 
 
 def test_a_budget_past_the_encoder_is_its_limit(encoder):
-    config = TrainConfig(tokens={"paragraph": 2000})
+    config = TrainConfig(max_length={"paragraph": 2000})
     cut = tokenize(encoder, [Text("paragraph", "red " * 900)], config)
     assert len(cut.ids[0]) == encoder.max_tokens
 

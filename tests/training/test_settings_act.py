@@ -87,12 +87,12 @@ def test_the_best_checkpoint_is_kept_not_the_last(shapes, encoder, tmp_path, mon
 
 
 def test_validation_is_the_evaluation_in_both_directions_at_the_field_s_budget(shapes, encoder):
-    config = TrainConfig(validation_texts=("captions",), tokens={"captions": 6})
+    config = TrainConfig(validation_texts=("captions",), max_length={"captions": 6})
     validation = Validation.load(shapes, encoder, config, progress=False)
     score = validation.measure(encoder)["score"]
-    whole = evaluate(shapes, encoder, texts="captions", tokens=6, split="val", progress=False)
+    whole = evaluate(shapes, encoder, texts="captions", max_length=6, split="val", progress=False)
     assert score == pytest.approx((whole.image_to_text[1] + whole.text_to_image[1]) / 2)
-    assert validation.benchmarks["captions"][1].budget == 6
+    assert validation.benchmarks["captions"][1].max_length == 6
 
 
 def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(

@@ -79,7 +79,7 @@ def test_a_negative_that_repeats_a_positive_is_dropped():
 
 def test_a_number_picks_the_first_n():
     for n in (1, 3, 5):
-        recipe = parse_recipe(f"positives: [{{from: generated, pick: {n}}}]", "mine")
+        recipe = parse_recipe(f"positives: [{{from: generated, select: {n}}}]", "mine")
         found = draw(RECORD, recipe, seed=0, epoch=0).positives
         assert [t.text for t in found] == RECORD.generated[:n]
 
@@ -103,9 +103,12 @@ def test_own_recipes_by_path_with_or_without_a_name(tmp_path):
     ("text", "words"),
     [
         ("positives: [{from: caption}]", "'caption', which is no text field"),
-        ("positives: [{from: captions, pick: some}]", "use first, random, all, or a number from 1"),
-        ("positives: [{from: captions, pick: 0}]", "or a number from 1"),
-        ("positives: [{from: captions, pick: true}]", "or a number from 1"),
+        (
+            "positives: [{from: captions, select: some}]",
+            "use first, random, all, or a number from 1",
+        ),
+        ("positives: [{from: captions, select: 0}]", "or a number from 1"),
+        ("positives: [{from: captions, select: true}]", "or a number from 1"),
         ("positives: [{from: captions, pik: all}]", "no setting 'positives.0.pik'"),
         ("positives: [{from: captions}]\npositive: 3", "no setting 'positive'"),
         ("positives: []", "positives"),
@@ -167,10 +170,10 @@ def test_a_share_of_one_pick_leaves_the_other_whole():
 
 
 def test_joined_captions_are_one_text_with_the_budget_of_a_paragraph():
-    recipe = mine("positives: [{from: generated, pick: 3, join: true, budget: paragraph}]")
+    recipe = mine("positives: [{from: generated, select: 3, join: true, max_length: paragraph}]")
     assert draw(RECORD, recipe, seed=0, epoch=0).positives == [Text("paragraph", "g1. g2. g3.")]
     assert draw(Record(id="1"), recipe, seed=0, epoch=0).positives == []
-    assert (recipe.loss, recipe.fields, recipe.budgets) == (
+    assert (recipe.loss, recipe.fields, recipe.max_lengths) == (
         "InfoNCE",
         ("generated",),
         ("paragraph",),
@@ -179,7 +182,7 @@ def test_joined_captions_are_one_text_with_the_budget_of_a_paragraph():
 
 def test_a_negative_that_repeats_a_joined_positive_is_dropped():
     recipe = mine(
-        "positives: [{from: captions, join: true, budget: paragraph}]\n"
+        "positives: [{from: captions, join: true, max_length: paragraph}]\n"
         "negatives: [{from: negatives}]"
     )
     record = Record(id="1", captions=["a red star", "a moon"], negatives=["A moon.", "a sun"])
@@ -204,7 +207,7 @@ def test_a_random_order_follows_seed_epoch_and_id_alone(order):
 
 def test_three_captions_and_three_negatives():
     recipe = mine(
-        "positives: [{from: generated, pick: 3}]\nnegatives: [{from: negatives, pick: 3}]"
+        "positives: [{from: generated, select: 3}]\nnegatives: [{from: negatives, select: 3}]"
     )
     assert recipe.loss == "hard-negative"
     record = Record(
@@ -217,22 +220,22 @@ def test_three_captions_and_three_negatives():
 
 def test_recipes_come_back_from_plain_data_and_old_ones_look_as_they_did():
     new = mine(
-        "positives: [{from: captions, share: 0.5, join: true, budget: paragraph, order: words}]"
+        "positives: [{from: captions, share: 0.5, join: true, max_length: paragraph, order: words}]"
     )
     assert new.content()["positives"] == [
         {
             "from": "captions",
-            "pick": "all",
+            "select": "all",
             "share": 0.5,
             "join": True,
             "order": "words",
-            "budget": "paragraph",
+            "max_length": "paragraph",
         }
     ]
     assert parse_recipe(str(new.content()), "other") == new
     assert load_recipe("c3").content()["positives"] == [
-        {"from": "captions", "pick": "first"},
-        {"from": "generated", "pick": "random"},
+        {"from": "captions", "select": "first"},
+        {"from": "generated", "select": "random"},
     ]
 
 
@@ -243,10 +246,10 @@ def test_recipes_come_back_from_plain_data_and_old_ones_look_as_they_did():
         ("share: 25", "use a number above 0 and up to 1"),
         ("share: true", "use a number above 0 and up to 1"),
         ("share: .nan", "use a number above 0 and up to 1"),
-        ("join: true", "add budget: paragraph"),
+        ("join: true", "add max_length: paragraph"),
         ("join: all", "use true or false"),
         ("order: letters", "use sentences or words"),
-        ("budget: 128", "which is no text field"),
+        ("max_length: 128", "which is no text field"),
     ],
 )
 def test_a_wrong_change_is_one_sentence(pick, words):

@@ -110,7 +110,8 @@ def test_validation_sees_the_vision_of_its_time_and_caches_none_of_it(whole, sha
 
 
 @pytest.mark.parametrize(
-    "memory", [{}, {"pass_tokens": 20, "held_tokens": 1}, {"held_tokens": 300}]
+    "memory",
+    [{}, {"micro_batch_tokens": 20, "grad_cache_threshold": 1}, {"grad_cache_threshold": 300}],
 )
 def test_the_joint_gradient_is_that_of_plain_autograd(encoder, joint, memory):
     batch, pixels = joint
@@ -155,7 +156,7 @@ def test_memory_is_bounded_by_the_pass_for_images_too(encoder, joint, monkeypatc
         return original(self, some)
 
     monkeypatch.setattr(type(model), "image_features", watched)
-    config = TrainConfig(pass_tokens=40, held_tokens=40)
+    config = TrainConfig(micro_batch_tokens=40, grad_cache_threshold=40)
     accumulate_gradients(model, batch, config, pixels=pixels)
     assert held == [(grad, 34) for grad in (False, True) for _ in range(4)]
     held.clear()
@@ -164,10 +165,10 @@ def test_memory_is_bounded_by_the_pass_for_images_too(encoder, joint, monkeypatc
 
 
 def test_a_stopped_run_goes_on_with_the_same_curve(whole, shapes, encoder, tmp_path, monkeypatch):
-    def stops(*args, randomness: int, **rest):
-        if randomness == 7:
+    def stops(*args, dropout_seed: int, **rest):
+        if dropout_seed == 7:
             raise KeyboardInterrupt
-        return accumulate_gradients(*args, randomness=randomness, **rest)
+        return accumulate_gradients(*args, dropout_seed=dropout_seed, **rest)
 
     settings = {**SHORT, "recipe": "c7", "out": tmp_path / "run", "train_vision": True}
     monkeypatch.setattr(trainer, "accumulate_gradients", stops)

@@ -41,7 +41,7 @@ def counts(result: Result) -> dict[str, tuple[int, int, int]]:
 
 
 def seen(photos: Collection, encoder: ImageTextEncoder, split: str = "test") -> Result:
-    return evaluate(photos, encoder, tokens=40, split=split, progress=False)
+    return evaluate(photos, encoder, max_length=40, split=split, progress=False)
 
 
 def test_a_test_split_that_holds_copies_and_twins_is_no_test(
@@ -87,7 +87,7 @@ def test_the_pictures_are_known_under_other_ids_and_in_other_collections(
         for n, one in enumerate(photos.records("train", images=True))
     ]
     other = write_records(tmp_path / "other", records)
-    result = evaluate(other, run.encoder, texts="captions", tokens=40, progress=False)
+    result = evaluate(other, run.encoder, texts="captions", max_length=40, progress=False)
     assert counts(result) == {"any": (12, 12, 0)}
 
 
@@ -143,7 +143,7 @@ def test_training_says_what_it_does_with_each_split(
 def test_the_command_says_so_above_its_table(
     photos: Collection, run: Run, paragrain: Callable, tmp_path: Path
 ) -> None:
-    words = ("evaluate", photos.folder, "--model", run.folder, "--tokens", 40)
+    words = ("evaluate", photos.folder, "--model", run.folder, "--max-length", 40)
     done = paragrain(*words, "--out", tmp_path / "a.json")
     lines = done.out.splitlines()
     assert lines[1].startswith("NOTE: 4 of 8 images of split test were trained on")

@@ -23,8 +23,9 @@ def compare(
             "that holds two models."
         ),
     ],
-    tokens: Annotated[
-        int | None, typer.Option(help="Of result files that hold a sweep, the budget to compare.")
+    max_length: Annotated[
+        int | None,
+        typer.Option(help="Of result files that hold a sweep, the maximum length to compare."),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -58,13 +59,13 @@ def compare(
                 "files, those of several seeds as in A1 A2 vs B1 B2, or two models with --model"
             )
         sides = [
-            [load_result(results[0], tokens, name) for name in models_in(results[0], like)]
+            [load_result(results[0], max_length, name) for name in models_in(results[0], like)]
             for like in names
         ]
     elif model:
         raise UsageError("--model names two models of one result file: name one file only")
     else:
-        sides = [[load_result(path, tokens) for path in side] for side in _sides(results)]
+        sides = [[load_result(path, max_length) for path in side] for side in _sides(results)]
     found = run(*sides, resamples=resamples, seed=seed)
     tell(json, found.as_dict(), _lines(found))
 

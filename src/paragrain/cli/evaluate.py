@@ -38,14 +38,14 @@ def evaluate(
         str | None,
         typer.Option(help="Which texts: paragraph (default), captions, description, generated."),
     ] = None,
-    tokens: Annotated[
+    max_length: Annotated[
         int | None,
         typer.Option(
-            help="Token budget, by default the protocol's or the model's; what is cut is reported."
+            help="Length, by default the protocol's or the model's; what is cut is reported."
         ),
     ] = None,
     sweep: Annotated[
-        str | None, typer.Option(help="Several budgets, such as 20,40,60,80,100,128.")
+        str | None, typer.Option(help="Several maximum lengths, such as 20,40,60,80,100,128.")
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="By default test if there is one; all for everything.")
@@ -54,10 +54,10 @@ def evaluate(
         str | None,
         typer.Option(help="none (default), or blip-original (30 words, no punctuation)."),
     ] = None,
-    cut: Annotated[
+    truncation: Annotated[
         str | None,
         typer.Option(
-            help="What a text too long for the budget is cut to: tokens (default), whole words or "
+            help="What a text too long for the length is cut to: tokens (default), whole words or "
             "whole sentences."
         ),
     ] = None,
@@ -112,9 +112,11 @@ def evaluate(
         with_parts,
     )
 
-    if sweep is not None and tokens is not None:
-        raise UsageError("--sweep and --tokens both say the token budget: give one of them")
-    budgets = _budgets(sweep) if sweep is not None else None if tokens is None else [tokens]
+    if sweep is not None and max_length is not None:
+        raise UsageError("--sweep and --max-length both say the maximum length: give one of them")
+    max_lengths = (
+        _max_lengths(sweep) if sweep is not None else None if max_length is None else [max_length]
+    )
     if out is not None:
         check_out(out)  # before anything is computed
     source = Collection.open(collection)
@@ -134,11 +136,11 @@ def evaluate(
     results = evaluate_models(
         source,
         models,
-        budgets,
+        max_lengths,
         texts=texts,
         split=split,
         normalise=normalise,
-        cut=cut,
+        truncation=truncation,
         protocol=protocol,
         progress=not json,
     )
@@ -164,7 +166,7 @@ def evaluate(
     end(skipped)
 
 
-def _budgets(text: str) -> list[int]:
+def _max_lengths(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def result_lines(results: list["Result"]) -> list[str]:
-    """Everything that is told of the results of one model or several, at one budget or several."""
+    """Everything that is told of the results of one model or several, at one length or several."""
     models = list(dict.fromkeys(result.about["encoder"]["name"] for result in results))
     lines = [_headline(results[0], models), *_trained_on(results, models), *_sizes(results[0])]
     lines += [*_table(results, models), *_lenient(results, models), *_intervals(results, models)]
@@ -26,7 +26,7 @@ def _headline(result: "Result", models: list[str]) -> str:
         f"{printable(who)} on {about['collection']['name']}, "
         f"split {about['collection']['split']}: {counts.images:,} images "
         f"({counts.images_with_texts:,} with texts), {counts.texts:,} texts of "
-        f"{about['protocol']['text_field']}, cut by {about['protocol']['text_cut']}"
+        f"{about['protocol']['text_field']}, cut by {about['protocol']['truncation']}"
     )
 
 
@@ -67,7 +67,7 @@ def _sizes(result: "Result") -> list[str]:
 
 
 def _intervals(results: list["Result"], models: list[str]) -> list[str]:
-    """The 95 % intervals, one line a direction, budget and model."""
+    """The 95 % intervals, one line a direction, maximum length and model."""
     lines = []
     for result in results:
         who = _who(result, models)
@@ -76,8 +76,8 @@ def _intervals(results: list["Result"], models: list[str]) -> list[str]:
                 f"{k} [{low:.1f}, {high:.1f}]"
                 for k, (low, high) in result.intervals["strict"][name].items()
             )
-            budget = result.about["protocol"]["token_budget"]
-            line = f"95 % at {budget} tokens, {name.replace('_', ' ')}: {cells}"
+            max_length = result.about["protocol"]["max_length"]
+            line = f"95 % at {max_length} tokens, {name.replace('_', ' ')}: {cells}"
             lines.append(f"{line} | {who}" if who else line)
     return lines
 
@@ -96,15 +96,15 @@ def _table(results: list["Result"], models: list[str]) -> list[str]:
             f"{recall[1]:17.1f} {recall[5]:5.1f} {recall[10]:5.1f}" for recall in strict
         )
         lines.append(
-            f"{protocol['token_budget']:6d} {protocol['texts_cut']:5,d} "
-            f"{100 * protocol['share_cut']:7.1f} {protocol['tokens_lost']:7,d} | {values}"
+            f"{protocol['max_length']:6d} {protocol['texts_truncated']:5,d} "
+            f"{100 * protocol['share_truncated']:7.1f} {protocol['tokens_lost']:7,d} | {values}"
             + (f" | {who}" if who else "")
         )
     return lines
 
 
 def _lenient(results: list["Result"], models: list[str]) -> list[str]:
-    """What judging leniently changes, at the last budget of each model."""
+    """What judging leniently changes, at the last maximum length of each model."""
     lines = []
     for result in {result.about["encoder"]["name"]: result for result in results}.values():
         scores, who = result.scores, _who(result, models)
@@ -130,9 +130,9 @@ def _parts(result: "Result", entry: str, who: str) -> list[str]:
     if about is None or about["parts"] is None:
         return []
     parts = about["parts"]
-    budget = f"{result.about['protocol']['token_budget']} tokens"
+    max_length = f"{result.about['protocol']['max_length']} tokens"
     head = (
-        f"{budget:11}  images   texts "
+        f"{max_length:11}  images   texts "
         "| image to text R@1         95 % | text to image R@1         95 %"
     )
     lines = [_shared(about)] if entry == "audited" else []

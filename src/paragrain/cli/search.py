@@ -38,7 +38,7 @@ def search(
     ] = None,
     model: ModelOption = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many images to find.")] = 5,
-    tokens: Annotated[
+    max_length: Annotated[
         int | None,
         typer.Option(
             help="Read so many tokens of the query; by default as many as the model is made for."
@@ -65,7 +65,9 @@ def search(
     from paragrain.searching import search as run
 
     encoder = encoder_for(source, model, device)
-    results = run(source, encoder, queries, k=k, tokens=tokens, split=split, progress=not json)
+    results = run(
+        source, encoder, queries, k=k, max_length=max_length, split=split, progress=not json
+    )
     if file is None:
         tell(json, {"model": encoder.name, **results[0].as_dict()}, _lines(results[0]))
     else:
@@ -77,8 +79,10 @@ def search(
 
 def _lines(result: "SearchResult") -> list[str]:
     lines = [f"{hit.score:7.4f}  {hit.file or hit.id}" for hit in result]
-    if result.cut:
-        lines.append(f"not read, beyond {result.budget} of {result.tokens} tokens: {result.cut!r}")
+    if result.truncated:
+        lines.append(
+            f"not read, beyond {result.max_length} of {result.tokens} tokens: {result.truncated!r}"
+        )
     return lines
 
 

@@ -193,7 +193,7 @@ def _tell_forecast(forecast: "Forecast", json: bool) -> None:
     for need in forecast.needs:
         lines.append(f"  {'ok     ' if need.there else 'MISSING'} {need.name}: {need.what}")
         lines.append(f"          {need.says}")
-    budgets = ", ".join(f"{name} {tokens}" for name, tokens in config["tokens"].items())
+    max_lengths = ", ".join(f"{name} {tokens}" for name, tokens in config["max_length"].items())
     lines += [
         "",
         f"Training: AdamW, learning rate {config['learning_rate']:g}, "
@@ -201,7 +201,7 @@ def _tell_forecast(forecast: "Forecast", json: bool) -> None:
         f"temperature {config['temperature']:g}, cosine after {config['warmup_steps']} warm-up "
         f"steps, {config['epochs']:,} epochs, {most}"
         f"weight decay {config['weight_decay']:g}, precision {config['precision']}",
-        f"Token budgets: {budgets}",
+        f"Token max_lengths: {max_lengths}",
         "",
         f"{'cell':22}{'loss':16}{'images':>10}{'steps':>9}{'tokens':>14}{'hours':>9}  seeds (done)",
     ]

@@ -149,7 +149,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
 
 
 def _from_pairs(pairs: list[str]) -> dict[str, Any]:
-    """`tokens.paragraph=60` as `{"tokens": {"paragraph": 60}}`; `betas=0.9,0.98` as a list."""
+    """`betas=0.9,0.98` as a list; `max_length.paragraph=60` as a dictionary in one."""
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -39,16 +39,16 @@ def use(
     if second is not None and clear:
         raise UsageError("--clear forgets the model: give the collection alone")
     source = Collection.open(first if second is None else second)
-    budget = most = None
+    max_length = most = None
     if second is not None or clear:
         from paragrain.encoders import use as run
 
         encoder = run(source, None if clear else first)
         if encoder is not None:
-            budget, most = encoder.budget, encoder.max_tokens
+            max_length, most = encoder.max_length, encoder.max_tokens
     lines = [f"{source.folder}: {source.model or 'no model is remembered'}"]
-    if budget is not None and most is not None:
-        lines[0] += f", which reads {budget:,} tokens of a text"
-        lines[0] += f", and up to {most:,} with --tokens" if budget < most else ""
+    if max_length is not None and most is not None:
+        lines[0] += f", which reads {max_length:,} tokens of a text"
+        lines[0] += f", and up to {most:,} with --tokens" if max_length < most else ""
     told = {"collection": str(source.folder), "model": source.model}
-    tell(json, {**told, "tokens": budget, "max_tokens": most}, lines)
+    tell(json, {**told, "max_length": max_length, "max_tokens": most}, lines)

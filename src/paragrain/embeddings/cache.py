@@ -152,6 +152,7 @@ def _disk(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ParagrainError(
-            f"image embeddings cannot be written to {folder} ({error.strerror or error}): make room "
+            f"image embeddings cannot be written to {folder} ({error.strerror or error}): make "
+            "room "
             "and run it again; what is done so far is kept"
         ) from error

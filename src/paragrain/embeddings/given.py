@@ -72,7 +72,7 @@ def store_vectors(
     They take the place of those that were given before for the same images under the same name;
     others stay. The file is read block by block, never as a whole. Nothing is unpickled.
 
-    As all image embeddings, they belong to the bytes of an image: records of equal images share one.
+    As all image embeddings, they belong to an image's bytes: records of equal images share one.
 
     Args:
         collection: whose records the ids name.

@@ -1,4 +1,4 @@
-"""Image-text encoders over Hugging Face models: loading, encoding under a token budget, saving."""
+"""Image-text encoders over Hugging Face models: loading, encoding under a length, saving."""
 
 from paragrain.encoders.base import (
     ImageTextEncoder,

@@ -30,7 +30,7 @@ from paragrain.encoders.saving import replacing_folder, write_model, write_token
 from paragrain.encoders.tokens import (
     TokenRows,
     Tokens,
-    check_budget,
+    check_max_length,
     length_batches,
     normalise_text,
     pad,
@@ -44,7 +44,7 @@ __all__ = [
     "ImageTextEncoder",
     "TokenRows",
     "Tokens",
-    "check_budget",
+    "check_max_length",
     "encode_pixels",
     "encode_tokens",
     "evaluating",
@@ -81,14 +81,14 @@ class ImageTextEncoder(nn.Module, ABC):
         pad_id: the id that fills short rows of a batch; how far never changes a vector.
         padded_to: tokens that a row costs at least, where shorter texts are filled up.
         trained_on: the images it has learned from, as far as they are known; saved with it.
-        usual_budget: `budget` where the checkpoint says none.
+        default_max_length: `max_length` where the checkpoint says none.
     """
 
     dim: int
     max_tokens: int
     padded_to: int = 1
     trained_on: TrainedOn | None = None
-    usual_budget: int = 128
+    default_max_length: int = 128
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class ImageTextEncoder(nn.Module, ABC):
         self._pixels = Pixels(image_processor)
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._tokens_of = plain_tokenizer(tokenizer)
-        self._budget: int | None = None
+        self._max_length: int | None = None
         self._vision_fingerprint: str | None = None
 
     @classmethod
@@ -137,22 +137,22 @@ class ImageTextEncoder(nn.Module, ABC):
         return next(self.parameters()).device
 
     @property
-    def budget(self) -> int:
+    def max_length(self) -> int:
         """Tokens of a text that are read where no other number is asked for.
 
-        It is what the checkpoint says, such as the largest budget that it was trained with; else
+        It is what the checkpoint says, such as the largest length that it was trained with; else
         what is usual for its kind. A model that fills every text up always reads all it can.
 
         Raises:
             UsageError: set to what the encoder cannot read.
         """
-        read = min(self._budget or self.usual_budget, self.max_tokens)
+        read = min(self._max_length or self.default_max_length, self.max_tokens)
         return max(read, self.padded_to)
 
-    @budget.setter
-    def budget(self, tokens: int) -> None:
-        check_budget(tokens, self.max_tokens, self.name)
-        self._budget = tokens
+    @max_length.setter
+    def max_length(self, max_length: int) -> None:
+        check_max_length(max_length, self.max_tokens, self.name)
+        self._max_length = max_length
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """The same as `text_features`, so that wrappers for several processes see the call."""
@@ -162,7 +162,7 @@ class ImageTextEncoder(nn.Module, ABC):
         """Its name and sizes; `.model` shows the layers."""
         return (
             f"<{type(self).__name__} {self.name}: {self.dim}-wide vectors, "
-            f"{self.budget} of up to {self.max_tokens} tokens>"
+            f"{self.max_length} of up to {self.max_tokens} tokens>"
         )
 
     def pixels(self, image: Image.Image) -> torch.Tensor:
@@ -189,32 +189,39 @@ class ImageTextEncoder(nn.Module, ABC):
         return text[spans[kept - 2][1] :].strip() if kept < len(spans) else ""
 
     def tokenize(
-        self, texts: Iterable[str], tokens: int, *, normalise: str = "none", cut: str = "tokens"
+        self,
+        texts: Iterable[str],
+        max_length: int,
+        *,
+        normalise: str = "none",
+        truncation: str = "tokens",
     ) -> Tokens:
-        """Token ids of `texts`, cut to a budget of `tokens` with their end tokens kept.
+        """Token ids of `texts`, cut to a maximum length of `tokens` with their end tokens kept.
 
         Args:
             texts: any number, or a single one; see `as_texts`. A text of nothing but white space
                 is its special tokens alone, as is an empty one. What names a special token, such
                 as `[SEP]`, is text.
-            tokens: the budget, special tokens included.
+            max_length: the maximum length, special tokens included.
             normalise: see `normalise_text`.
-            cut: to as many tokens, whole words or whole sentences as fit; see `Tokens`.
+            truncation: to as many tokens, whole words or whole sentences as fit; see `Tokens`.
 
         Raises:
-            UsageError: the encoder cannot read the budget, there is no such cut or treatment, or a
-                text is no string.
+            UsageError: the encoder cannot read the length, there is no such truncation or
+                treatment, or a text is no string.
         """
-        check_budget(tokens, self.max_tokens, self.name)
-        ids, levels, words_cut = read_texts(self._tokens_of, as_texts(texts), normalise, cut)
+        check_max_length(max_length, self.max_tokens, self.name)
+        ids, levels, words_dropped = read_texts(
+            self._tokens_of, as_texts(texts), normalise, truncation
+        )
         return Tokens.from_ids(
             ids,
-            budget=tokens,
+            max_length=max_length,
             limit=self.max_tokens,
             encoder=self.name,
             normalise=normalise,
-            words_cut=words_cut,
-            cut_by=cut,
+            words_dropped=words_dropped,
+            truncation=truncation,
             levels=levels,
         )
 
@@ -266,7 +273,7 @@ class ImageTextEncoder(nn.Module, ABC):
     def write_parts(self, folder: Path) -> None:
         """Write weights, configuration, tokenizer and processor to a folder that is there."""
         write_model(folder, self.model)
-        write_tokenizer(folder, self.tokenizer, self.budget)
+        write_tokenizer(folder, self.tokenizer, self.max_length)
         self.image_processor.save_pretrained(folder)
 
     def write(self, folder: Path) -> None:

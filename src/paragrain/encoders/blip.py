@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, BlipForImageTextRetrieval
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.tokens import MIN_BUDGET
+from paragrain.encoders.tokens import MIN_LENGTH
 from paragrain.encoders.weights import load_model, load_part
 from paragrain.errors import ParagrainError
 
@@ -29,7 +29,7 @@ class BlipEncoder(ImageTextEncoder):
         self.dim = int(model.config.image_text_hidden_size)
         self.max_tokens = int(model.config.text_config.max_position_embeddings)
         stated = int(tokenizer.model_max_length)
-        self.usual_budget = min(self.usual_budget, max(stated, MIN_BUDGET))
+        self.default_max_length = min(self.default_max_length, max(stated, MIN_LENGTH))
         self._check_parts_match()
 
     @classmethod

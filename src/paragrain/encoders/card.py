@@ -75,9 +75,9 @@ def _kind(encoder: "ImageTextEncoder") -> str:
 
 
 def _length(encoder: "ImageTextEncoder") -> str:
-    most = f" It can read {encoder.max_tokens}." if encoder.max_tokens > encoder.budget else ""
+    most = f" It can read {encoder.max_tokens}." if encoder.max_tokens > encoder.max_length else ""
     return (
-        f"The first {encoder.budget} tokens of a text are read, special tokens included, unless "
+        f"The first {encoder.max_length} tokens of a text are read, special ones included, unless "
         f"another number is asked for.{most} What is beyond is cut off; the end token stays. The "
         "tokenizer's `model_max_length` says the same. Names of special tokens within a text "
         "are read as text."

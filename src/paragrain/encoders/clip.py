@@ -35,7 +35,7 @@ class ClipEncoder(ImageTextEncoder):
         self.dim = int(model.config.projection_dim)
         self.max_tokens = int(model.config.text_config.max_position_embeddings)
         # Not what its tokenizer says: conversions of Long-CLIP keep the 77 of CLIP there.
-        self.usual_budget = self.max_tokens
+        self.default_max_length = self.max_tokens
         check_vocabulary(self, model.config.text_config.vocab_size)
         check_end_token(self)
         self._check_end_is_found()

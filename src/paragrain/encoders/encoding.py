@@ -35,7 +35,7 @@ def encode_texts(
     encoder: ImageTextEncoder | str | os.PathLike[str],
     texts: str | Iterable[str],
     *,
-    tokens: int | None = None,
+    max_length: int | None = None,
     normalise: str = "none",
     batch_tokens: int | None = None,
     progress: bool = False,
@@ -45,7 +45,7 @@ def encode_texts(
     Args:
         encoder: an encoder, or what `load_encoder` takes.
         texts: any number; a single string is one text, and gives `[1, D]`.
-        tokens: the budget, special tokens included; by default the encoder's own, `.budget`.
+        max_length: special tokens included; by default the encoder's own, `.max_length`.
         normalise: see `normalise_text`.
         batch_tokens: see `encode_tokens`.
         progress: whether to show a progress bar.
@@ -55,8 +55,8 @@ def encode_texts(
         ParagrainError: a vector is not finite.
     """
     encoder = load_encoder(encoder)
-    budget = encoder.budget if tokens is None else tokens
-    tokenized = encoder.tokenize(texts, budget, normalise=normalise)
+    max_length = encoder.max_length if max_length is None else max_length
+    tokenized = encoder.tokenize(texts, max_length, normalise=normalise)
     vectors = encode_tokens(encoder, tokenized, batch_tokens=batch_tokens, progress=progress)
     return TextVectors(vectors, tokenized)
 

@@ -121,7 +121,7 @@ def plugin_class(plugin: Plugin) -> type[ImageTextEncoder]:
 
 
 def open_folder(kind: type[ImageTextEncoder], folder: Path, name: str) -> ImageTextEncoder:
-    """The encoder of a folder, with what the folder says of it: its budget, its training.
+    """The encoder of a folder, with what the folder says of it: its maximum length, its training.
 
     Raises:
         ParagrainError: see `from_folder`; an encoder of another package fails in whatever way.
@@ -135,8 +135,8 @@ def open_folder(kind: type[ImageTextEncoder], folder: Path, name: str) -> ImageT
         raise ParagrainError(
             f"{kind.__name__} cannot open {name} ({reason}): name a checkpoint of its kind"
         ) from error
-    tokens = read_note(read_config(folder, name), name).tokens
+    tokens = read_note(read_config(folder, name), name).max_length
     if tokens is not None:
-        encoder.budget = min(tokens, encoder.max_tokens)
+        encoder.max_length = min(tokens, encoder.max_tokens)
     encoder.trained_on = read_trained_on(folder)
     return encoder

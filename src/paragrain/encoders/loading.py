@@ -25,9 +25,9 @@ from paragrain.encoders.sentence import SentenceEncoder
 from paragrain.encoders.trained_on import read_trained_on, together
 from paragrain.encoders.vision import (
     EncoderVision,
+    ImageTower,
     PrecomputedEmbeddings,
     VisionModel,
-    ImageTower,
 )
 from paragrain.encoders.weights import SAFETENSORS
 from paragrain.errors import ParagrainError, UsageError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paragrain.encoders.tokens import MIN_BUDGET
+from paragrain.encoders.tokens import MIN_LENGTH
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
 from paragrain.plugins import plugin_of
@@ -26,12 +26,12 @@ class Note:
     """What a checkpoint says.
 
     Attributes:
-        tokens: that are read of a text unless another number is asked for; `None` if not said.
+        max_length: read of a text unless another is asked for; `None` if not said.
         encoder: the name under which its class is registered; `None` for one of paragrain's own.
         origin: where that class came from, in words.
     """
 
-    tokens: int | None = None
+    max_length: int | None = None
     encoder: str | None = None
     origin: str = ""
 
@@ -43,7 +43,7 @@ def is_own(thing: object) -> bool:
 
 def write_note(folder: Path, encoder: "ImageTextEncoder") -> None:
     """Put the note of an encoder into the `config.json` of its folder."""
-    note: dict[str, Any] = {"tokens": encoder.budget}
+    note: dict[str, Any] = {"max_length": encoder.max_length}
     kind = type(encoder)
     if not is_own(encoder):
         place = f"{kind.__module__}:{kind.__qualname__}"
@@ -62,8 +62,8 @@ def read_note(config: dict[str, Any], name: str) -> Note:
     """
     note = config.get(NOTE, {})
     try:
-        tokens, encoder = note.get("tokens"), note.get("encoder")
-        if tokens is not None and (type(tokens) is not int or tokens < MIN_BUDGET):
+        tokens, encoder = note.get("max_length"), note.get("encoder")
+        if tokens is not None and (type(tokens) is not int or tokens < MIN_LENGTH):
             raise ValueError(f"{tokens!r} tokens")
         if encoder is not None and not isinstance(encoder, str):
             raise ValueError(f"the encoder {encoder!r}")

@@ -50,7 +50,7 @@ class PairEncoder(ImageTextEncoder):
         super().__init__(parts, vision.image_processor, text.tokenizer, name)
         self.dim = vision.dim
         self.max_tokens = text.max_tokens
-        self.usual_budget = text.usual_budget
+        self.default_max_length = text.default_max_length
 
     @classmethod
     def from_folder(cls, folder: Path, name: str) -> "PairEncoder":
@@ -116,7 +116,7 @@ class PairEncoder(ImageTextEncoder):
         """Write the folder that the class describes."""
         for part in ("text", "vision"):
             (folder / part).mkdir()
-        self.model.text.save(folder / "text", self.model.projection, self.budget)
+        self.model.text.save(folder / "text", self.model.projection, self.max_length)
         self.model.vision.save(folder / "vision")
         modules = read_json(folder / "text" / "modules.json")
         inner = [{**module, "path": str(Path("text", module["path"]))} for module in modules]

@@ -91,7 +91,7 @@ def as_texts(texts: Any) -> Sequence[str]:
 
 
 def read_texts(
-    tokenizer: Tokenizer, texts: Sequence[str], normalise: str, cut: str
+    tokenizer: Tokenizer, texts: Sequence[str], normalise: str, truncation: str
 ) -> tuple[list[list[int]], np.ndarray, int]:
     """Uncut ids of texts, what each token begins, and how many words the treatment cut off.
 
@@ -99,23 +99,23 @@ def read_texts(
         tokenizer: as `plain_tokenizer` gives it.
         texts: any number.
         normalise: see `normalise_text`.
-        cut: where it is "tokens", what tokens begin is not needed, and left empty.
+        truncation: where it is "tokens", what tokens begin is not needed, and left empty.
 
     Returns:
         The ids; uint8 beside all of them (see `token_levels`); the words.
     """
     normalise_text("", normalise)
-    words_cut = 0
+    words_dropped = 0
     levels: list[np.ndarray] = [np.zeros(0, np.uint8)]
 
     def rows() -> Iterator[list[int]]:
-        nonlocal words_cut
+        nonlocal words_dropped
         for start in range(0, len(texts), TOKENIZE_BATCH):
             some = texts[start : start + TOKENIZE_BATCH]
             treated = [normalise_text(valid_unicode(text), normalise) for text in some]
-            words_cut += sum(lost for _, lost in treated)
+            words_dropped += sum(lost for _, lost in treated)
             batch = [text for text, _ in treated]
-            if cut == "tokens":
+            if truncation == "tokens":
                 yield from (found.ids for found in tokenizer.encode_batch_fast(batch))
                 continue
             for text, found in zip(batch, tokenizer.encode_batch(batch), strict=True):
@@ -123,7 +123,7 @@ def read_texts(
                 yield found.ids
 
     ids = list(rows())
-    return ids, np.concatenate(levels), words_cut
+    return ids, np.concatenate(levels), words_dropped
 
 
 def valid_unicode(text: str) -> str:

@@ -16,7 +16,7 @@ from paragrain.encoders.weights import first_line
 from paragrain.errors import ParagrainError, UsageError
 
 LONG = 512
-"""The longest text that is tried, in tokens: enough to be cut by any usual budget."""
+"""The longest text that is tried, in tokens: enough to be cut by any usual maximum length."""
 
 _SENTENCE = "Two dogs stand on a wet beach, and one of them has a stick in its mouth. "
 _TEXTS = ("a red bus", _SENTENCE, _SENTENCE * 40)
@@ -61,7 +61,9 @@ def _difference(encoder: ImageTextEncoder, again: ImageTextEncoder) -> str:
     if type(encoder).__qualname__ != type(again).__qualname__:
         return f"it opens as {type(again).__name__}"
     tokens = min(encoder.max_tokens, again.max_tokens, LONG)
-    before, after = (encode_texts(one, _TEXTS, tokens=tokens).vectors for one in (encoder, again))
+    before, after = (
+        encode_texts(one, _TEXTS, max_length=tokens).vectors for one in (encoder, again)
+    )
     if not np.allclose(before, after, atol=1e-4):
         return "its texts get other vectors"
     if not _has_given_vectors(encoder):

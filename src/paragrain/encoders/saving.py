@@ -19,16 +19,16 @@ def write_model(folder: Path, model: Any) -> None:
     model.save_pretrained(folder, state_dict=untied(model.state_dict()))
 
 
-def write_tokenizer(folder: Path, tokenizer: Any, budget: int, **more: str | None) -> None:
+def write_tokenizer(folder: Path, tokenizer: Any, max_length: int, **more: str | None) -> None:
     """Write a tokenizer that in plain libraries reads as it does here.
 
-    Asked to cut, it cuts the end of a text to the budget, and what names a special token in a text
+    Asked to cut, it cuts the end of a text to the length, and what names a special token in a text
     is text. `more` are further settings for its configuration; one that is `None` is left out.
     """
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
     says = {
-        "model_max_length": budget,
+        "model_max_length": max_length,
         "split_special_tokens": True,
         "truncation_side": "right",
         "padding_side": "right",

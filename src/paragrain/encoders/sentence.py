@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from paragrain.encoders.auto import load_bare, plain_settings
 from paragrain.encoders.reading import lower_case as lower_case_first
 from paragrain.encoders.saving import write_model, write_tokenizer
-from paragrain.encoders.tokens import MIN_BUDGET
+from paragrain.encoders.tokens import MIN_LENGTH
 from paragrain.encoders.weights import first_line, load_part, read_state
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
@@ -116,7 +116,7 @@ class SentenceEncoder(nn.Module):
 
     Attributes:
         max_tokens: what the model has positions for.
-        usual_budget: the `max_seq_length` of a folder, such as 256 of the 512 of all-MiniLM-L6-v2;
+        default_max_length: a folder's `max_seq_length`, such as 256 of the 512 of all-MiniLM-L6-v2;
             128 where it names none.
         width: of the vectors.
     """
@@ -139,7 +139,7 @@ class SentenceEncoder(nn.Module):
         self.pooling = pooling
         self.dense = nn.ModuleList(dense)
         self.max_tokens = limit or _positions(model, tokenizer)
-        self.usual_budget = 128
+        self.default_max_length = 128
         self.tokenizer = tokenizer
         self.width = self._probe(name)
 
@@ -166,8 +166,8 @@ class SentenceEncoder(nn.Module):
         lower = bool(settings.get("do_lower_case"))
         encoder = cls(load_bare(inner, name), tokenizer, pooling, dense, name, lower, limit)
         stated = settings.get("max_seq_length")
-        if isinstance(stated, int) and stated >= MIN_BUDGET:
-            encoder.usual_budget = stated
+        if isinstance(stated, int) and stated >= MIN_LENGTH:
+            encoder.default_max_length = stated
         return encoder
 
     def _probe(self, name: str) -> int:
@@ -231,15 +231,15 @@ class SentenceEncoder(nn.Module):
             if not name.startswith("model.pooler.")
         }
 
-    def save(self, folder: Path, projection: nn.Linear, budget: int) -> None:
+    def save(self, folder: Path, projection: nn.Linear, max_length: int) -> None:
         """Write a complete folder of sentence-transformers that ends in `projection`.
 
-        It reads as many tokens of a text as `budget` says.
+        It reads as many tokens of a text as `max_length` says.
         """
         write_model(folder, self.model)
         # Out of a BLIP or CLIP it may name a processor, of which sentence-transformers makes much.
-        write_tokenizer(folder, self.tokenizer, budget, processor_class=None)
-        settings = {"max_seq_length": budget, "do_lower_case": self.lower_case}
+        write_tokenizer(folder, self.tokenizer, max_length, processor_class=None)
+        settings = {"max_seq_length": max_length, "do_lower_case": self.lower_case}
         write_json(folder / "sentence_bert_config.json", settings)
         write_json(folder / SENTENCES, {"__version__": {}, "similarity_fn_name": "cosine"})
         paths = [("Transformer", ""), ("Pooling", "1_Pooling")]

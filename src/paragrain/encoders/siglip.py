@@ -76,7 +76,7 @@ class SiglipEncoder(ImageTextEncoder):
         write_tokenizer(
             folder,
             self.tokenizer,
-            self.budget,
+            self.max_length,
             padding_side=self.tokenizer.padding_side,
             tokenizer_class="PreTrainedTokenizerFast",
         )

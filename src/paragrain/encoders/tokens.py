@@ -1,4 +1,4 @@
-"""Texts as token ids under a budget: what is kept, what is cut, and batches without waste."""
+"""Texts as token ids under a max_length: what is kept, what is cut, and batches without waste."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +19,14 @@ NORMALISATIONS = ("none", "blip-original")
 BLIP_WORDS = 30
 """Words that the original BLIP code keeps of a caption."""
 
-CUTS = ("tokens", "words", "sentences")
-"""What a text is cut to: as many tokens, whole words or whole sentences as fit into the budget."""
+TRUNCATIONS = ("tokens", "words", "sentences")
+"""What a text is cut to: as many tokens, whole words or whole sentences as fit into the length."""
 
 WORD, SENTENCE = 1, 2
 """Levels of a token: it begins a word, or a sentence and with it a word; 0 is neither."""
 
-MIN_BUDGET = 3
-"""The smallest token budget: the start token, the end token and one token of text."""
+MIN_LENGTH = 3
+"""The smallest token max_length: the start token, the end token and one token of text."""
 
 
 def normalise_text(text: str, how: str) -> tuple[str, int]:
@@ -76,42 +76,44 @@ def check_batch_size(batch_size: int) -> None:
         raise UsageError(f"a batch size is a whole number from 1, such as 64, not {batch_size!r}")
 
 
-def check_budget(budget: int, limit: int, name: str) -> None:
-    """Refuse a token budget that the encoder called `name` cannot serve.
+def check_max_length(max_length: int, limit: int, name: str) -> None:
+    """Refuse a maximum length that the encoder called `name` cannot serve.
 
     Raises:
-        UsageError: the budget is no whole number, below `MIN_BUDGET` or above `limit`.
+        UsageError: the maximum length is no whole number, below `MIN_LENGTH` or above `limit`.
     """
-    if not is_whole(budget):
-        raise UsageError(f"a token budget is a whole number such as 128, not {budget!r}")
-    if budget < MIN_BUDGET:
+    if not is_whole(max_length):
+        raise UsageError(f"max_length is a whole number such as 128, not {max_length!r}")
+    if max_length < MIN_LENGTH:
         raise UsageError(
-            f"a budget of {budget} tokens leaves no room for text: ask for {MIN_BUDGET} or more"
+            f"a max_length of {max_length} leaves no room for text: ask for {MIN_LENGTH} or more"
         )
-    if budget > limit:
+    if max_length > limit:
         raise UsageError(
-            f"a budget of {budget} tokens is more than {name} can read: ask for {limit} or fewer"
+            f"a max_length of {max_length} is more than {name} can read: ask for {limit} or fewer"
         )
 
 
-def check_cut(cut: str) -> None:
-    """Refuse a way of cutting that is not one of `CUTS`.
+def check_truncation(truncation: str) -> None:
+    """Refuse a way of cutting that is not one of `TRUNCATIONS`.
 
     Raises:
         UsageError: it is none.
     """
-    if cut not in CUTS:
-        raise UsageError(f"texts cannot be cut by {cut!r}: choose one of {', '.join(CUTS)}")
+    if truncation not in TRUNCATIONS:
+        raise UsageError(
+            f"texts cannot be cut by {truncation!r}: choose one of {', '.join(TRUNCATIONS)}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """N texts as token ids, cut to a budget with their end token kept.
+    """N texts as token ids, cut to a maximum length with their end token kept.
 
-    The uncut ids are held too (4 bytes a token), so `at` gives another budget from the one
+    The uncut ids are held too (4 bytes a token), so `at` gives another maximum length from the one
     tokenisation.
 
-    Cut by tokens, a text keeps as many as the budget allows, and may end in mid-word. Cut by words,
+    Cut by tokens, a text keeps as many as the length allows, and may end in mid-word. Cut by words,
     it keeps the whole words that fit; a first word that does not fit leaves the text empty. Cut by
     sentences, it keeps the whole sentences that fit; if the first does not, its whole words. What
     words and sentences are is said in `paragrain.words`.
@@ -119,19 +121,19 @@ class Tokens:
     Attributes:
         flat: int32, the uncut ids of all texts one after another.
         offsets: int64 `[N+1]`; text i is `flat[offsets[i]:offsets[i+1]]`.
-        budget: the most tokens a text keeps, special tokens included.
+        max_length: the most tokens a text keeps, special tokens included.
         limit: the most tokens that the encoder can read.
         encoder: name of the encoder whose tokenizer this was.
         normalise: how the texts were treated before tokenising, one of `NORMALISATIONS`.
-        words_cut: words that this treatment cut off, over all texts.
-        cut_by: one of `CUTS`.
+        words_dropped: words that this treatment cut off, over all texts.
+        truncation: one of `TRUNCATIONS`.
         levels: uint8, beside `flat`: what each token begins, `WORD`, `SENTENCE` or 0; only needed
             to cut by words or sentences.
 
-    >>> tokens = Tokens.from_ids([[101, 7, 8, 9, 102], [101, 102]], budget=4, limit=512)
+    >>> tokens = Tokens.from_ids([[101, 7, 8, 9, 102], [101, 102]], max_length=4, limit=512)
     >>> list(tokens.ids)
     [[101, 7, 8, 102], [101, 102]]
-    >>> tokens.lengths.tolist(), tokens.kept.tolist(), tokens.texts_cut, tokens.tokens_lost
+    >>> tokens.lengths.tolist(), tokens.kept.tolist(), tokens.texts_truncated, tokens.tokens_lost
     ([5, 2], [4, 2], 1, 1)
     >>> tokens.at(5).ids[0]
     [101, 7, 8, 9, 102]
@@ -139,9 +141,9 @@ class Tokens:
     Three words, the last of two tokens; the last begins a sentence.
 
     >>> levels = np.array([0, 2, 1, 2, 0, 0], dtype=np.uint8)
-    >>> for how in CUTS:
+    >>> for how in TRUNCATIONS:
     ...     Tokens.from_ids(
-    ...         [[101, 7, 8, 9, 10, 102]], budget=5, limit=512, cut_by=how, levels=levels
+    ...         [[101, 7, 8, 9, 10, 102]], max_length=5, limit=512, truncation=how, levels=levels
     ...     ).ids[0]
     [101, 7, 8, 9, 102]
     [101, 7, 8, 102]
@@ -150,40 +152,42 @@ class Tokens:
 
     flat: np.ndarray
     offsets: np.ndarray
-    budget: int
+    max_length: int
     limit: int
     encoder: str = "this encoder"
     normalise: str = "none"
-    words_cut: int = 0
-    cut_by: str = "tokens"
+    words_dropped: int = 0
+    truncation: str = "tokens"
     levels: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Check the budget, and the way of cutting."""
-        check_budget(self.budget, self.limit, self.encoder)
-        check_cut(self.cut_by)
+        """Check the maximum length, and the way of cutting."""
+        check_max_length(self.max_length, self.limit, self.encoder)
+        check_truncation(self.truncation)
 
     @classmethod
-    def from_ids(cls, ids: Iterable[Sequence[int]], *, budget: int, **rest: Any) -> "Tokens":
+    def from_ids(cls, ids: Iterable[Sequence[int]], *, max_length: int, **rest: Any) -> "Tokens":
         """Build from uncut id lists, each with its special tokens; `rest` are the attributes."""
         rows = [np.asarray(row, dtype=np.int32) for row in ids]
         offsets = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         flat = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int32)
-        return cls(flat, offsets, budget, **rest)
+        return cls(flat, offsets, max_length, **rest)
 
-    def at(self, budget: int) -> "Tokens":
-        """The same texts at another budget, without tokenising again."""
-        return replace(self, budget=budget)
+    def at(self, max_length: int) -> "Tokens":
+        """The same texts at another maximum length, without tokenising again."""
+        return replace(self, max_length=max_length)
 
     def __len__(self) -> int:
         """Number of texts."""
         return len(self.offsets) - 1
 
     def __repr__(self) -> str:
-        """How many texts, at which budget, and how many lost something to it."""
+        """How many texts, at which maximum length, and how many lost something to it."""
         texts = counted(len(self), "text")
-        return f"<Tokens of {texts}, at most {self.budget} of each, {self.texts_cut:,} cut>"
+        return (
+            f"<Tokens of {texts}, at most {self.max_length} of each, {self.texts_truncated:,} cut>"
+        )
 
     @property
     def ids(self) -> "TokenRows":
@@ -198,13 +202,13 @@ class Tokens:
     @cached_property
     def kept(self) -> np.ndarray:
         """int32 `[N]`: tokens of each text after the cut."""
-        if self.cut_by == "tokens":
-            return np.minimum(self.lengths, np.int32(self.budget))
+        if self.truncation == "tokens":
+            return np.minimum(self.lengths, np.int32(self.max_length))
         kept, starts = self.lengths.copy(), self.offsets[:-1]
-        long = np.flatnonzero(self.cut)
-        beyond = starts[long] + self.budget - 1  # the first token that has no room
+        long = np.flatnonzero(self.truncated)
+        beyond = starts[long] + self.max_length - 1  # the first token that has no room
         stops = self._last(WORD)[beyond]
-        if self.cut_by == "sentences":
+        if self.truncation == "sentences":
             sentence = self._last(SENTENCE)[beyond]
             one = sentence > self._first()[long]  # whether a whole sentence fits
             stops = np.where(one, sentence, stops)
@@ -224,14 +228,14 @@ class Tokens:
         return np.append(begins, len(self.flat))[np.searchsorted(begins, self.offsets[:-1])]
 
     @property
-    def cut(self) -> np.ndarray:
+    def truncated(self) -> np.ndarray:
         """bool `[N]`: whether the text lost any token."""
-        return self.lengths > self.budget
+        return self.lengths > self.max_length
 
     @property
-    def texts_cut(self) -> int:
+    def texts_truncated(self) -> int:
         """Number of texts that lost any token."""
-        return int(self.cut.sum())
+        return int(self.truncated.sum())
 
     @property
     def tokens_lost(self) -> int:
@@ -241,7 +245,7 @@ class Tokens:
     def row(self, index: int) -> np.ndarray:
         """int32: the cut ids of one text; the last is the text's own end token."""
         start, stop = self.offsets[index], self.offsets[index + 1]
-        if stop - start <= self.budget:
+        if stop - start <= self.max_length:
             return self.flat[start:stop]
         return np.append(self.flat[start : start + self.kept[index] - 1], self.flat[stop - 1])
 
@@ -251,7 +255,7 @@ class Tokens:
         `first` `[U]` are the indices of the first text of each kind, `inverse` `[N]` says for
         every text which of them it equals.
 
-        >>> tokens = Tokens.from_ids([[1, 5, 2], [1, 2], [1, 5, 2]], budget=3, limit=9)
+        >>> tokens = Tokens.from_ids([[1, 5, 2], [1, 2], [1, 5, 2]], max_length=3, limit=9)
         >>> [part.tolist() for part in tokens.distinct()]
         [[0, 1], [0, 1, 0]]
         """
@@ -266,18 +270,18 @@ class Tokens:
         return np.asarray(first, dtype=np.int64), inverse
 
     def summary(self) -> dict[str, Any]:
-        """What a result file says about its texts: the budget, and what it cost."""
+        """What a result file says about its texts: the maximum length, and what it cost."""
         return {
             "texts": len(self),
-            "token_budget": self.budget,
+            "max_length": self.max_length,
             "tokens": int(self.lengths.sum(dtype=np.int64)),
             "tokens_lost": self.tokens_lost,
-            "texts_cut": self.texts_cut,
-            "share_cut": self.texts_cut / max(len(self), 1),
-            "text_cut": self.cut_by,
+            "texts_truncated": self.texts_truncated,
+            "share_truncated": self.texts_truncated / max(len(self), 1),
+            "truncation": self.truncation,
             "longest_text": int(self.lengths.max(initial=0)),
             "text_normalisation": self.normalise,
-            "words_cut_by_normalisation": self.words_cut,
+            "words_dropped_by_normalisation": self.words_dropped,
         }
 
 

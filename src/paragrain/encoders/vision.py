@@ -249,7 +249,7 @@ class PrecomputedEmbeddings(ImageTower):
             ParagrainError: always.
         """
         raise ParagrainError(
-            f"the image embeddings {self.name} were given, so there is no model to make more: store "
+            f"the image embeddings {self.name} were given, so no model can make more: store "
             "them with paragrain embed --vectors"
         )
 

@@ -3,7 +3,7 @@
 from paragrain.evaluation.benchmark import Benchmark
 from paragrain.evaluation.compare import Comparison, compare
 from paragrain.evaluation.evaluate import (
-    default_budget,
+    default_max_length,
     evaluate,
     evaluate_models,
     load_benchmark,
@@ -37,7 +37,7 @@ __all__ = [
     "SavedResult",
     "check_out",
     "compare",
-    "default_budget",
+    "default_max_length",
     "evaluate",
     "evaluate_models",
     "figure_path",

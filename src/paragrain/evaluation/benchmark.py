@@ -149,10 +149,14 @@ class Benchmark:
         )
 
     def tokenize(
-        self, encoder: ImageTextEncoder, tokens: int, normalise: str = "none", cut: str = "tokens"
+        self,
+        encoder: ImageTextEncoder,
+        max_length: int,
+        normalise: str = "none",
+        truncation: str = "tokens",
     ) -> Tokens:
         """The texts as tokens of `encoder`, cut at `tokens`; see `ImageTextEncoder.tokenize`."""
-        return encoder.tokenize(self.texts, tokens, normalise=normalise, cut=cut)
+        return encoder.tokenize(self.texts, max_length, normalise=normalise, truncation=truncation)
 
     def rank(
         self,

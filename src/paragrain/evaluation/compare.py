@@ -354,9 +354,9 @@ def _benchmark(one: SavedResult) -> dict[str, Any]:
         "images and texts": about["collection"]["contents"],
         "split": about["collection"]["split"],
         "text field": about["protocol"]["text_field"],
-        "token budget": about["protocol"]["token_budget"],
+        "maximum length": about["protocol"]["max_length"],
         "text normalisation": about["protocol"]["text_normalisation"],
-        "text cut": about["protocol"].get("text_cut", "tokens"),  # all of them, in older files
+        "truncation": about["protocol"]["truncation"],
     }
 
 

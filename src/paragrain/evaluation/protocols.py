@@ -75,9 +75,9 @@ class Protocol(_Data):
     split: str
     texts: Literal["paragraph", "captions", "description", "generated"]
     one_to_one: bool
-    tokens: int
+    max_length: int
     normalise: Literal["none", "blip-original"] = "none"
-    cut: Literal["tokens", "words", "sentences"] = "tokens"
+    truncation: Literal["tokens", "words", "sentences"] = "tokens"
     sample: Sample | None = None
     expected: tuple[Size, ...] = Field(min_length=1)
     source: str

@@ -22,11 +22,11 @@ from paragrain.tables import data_frame, write_csv
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """Scores of one encoder on one benchmark at one token budget.
+    """Scores of one encoder on one benchmark at one maximum length.
 
     Attributes:
         scores: recall and ranks, both directions, strict and lenient.
-        about: what was measured: data, split, encoder, tokenizer, budget, cuts, code version, and
+        about: what was measured: data, split, encoder, tokenizer, length, cuts, code version, and
             what the encoder had learned from.
         queries: how each query fared.
     """
@@ -49,7 +49,7 @@ class Result:
             f"<{about['encoder']['name']} on {about['collection']['name']}, split "
             f"{about['collection']['split']}: {self.scores.images:,} images, "
             f"{self.scores.texts:,} texts of {protocol['text_field']}, "
-            f"{protocol['token_budget']} tokens"
+            f"{protocol['max_length']} tokens"
         )
         return "\n".join([head, *trained_on_lines(about), *recalls]) + ">"
 
@@ -96,7 +96,7 @@ class Result:
 
 
 def save_results(results: Sequence[Result], path: str | Path) -> None:
-    """Write results of several models, at several budgets, or a single one, as one file.
+    """Write results of several models, at several maximum lengths, or a single one, as one file.
 
     A `.json` holds everything, and the ranks of each result lie beside it; a `.csv` is a table of
     the scores (see `rows_of`).
@@ -152,8 +152,8 @@ def figure_path(path: Path) -> Path:
 def ranks_files(path: Path, entries: Sequence[dict[str, Any]]) -> list[Path]:
     """Where the ranks of each entry of a result file lie.
 
-    >>> def entry(name: str, budget: int) -> dict[str, Any]:
-    ...     return {"encoder": {"name": name}, "protocol": {"token_budget": budget}}
+    >>> def entry(name: str, max_length: int) -> dict[str, Any]:
+    ...     return {"encoder": {"name": name}, "protocol": {"max_length": max_length}}
     >>> [file.name for file in ranks_files(Path("r.json"), [entry("a", 40)])]
     ['r.npz']
     >>> [file.name for file in ranks_files(Path("r.json"), [entry("a", 40), entry("a", 60)])]
@@ -167,7 +167,7 @@ def ranks_files(path: Path, entries: Sequence[dict[str, Any]]) -> list[Path]:
     files = []
     for entry in entries:
         model = f"{names.index(entry['encoder']['name']) + 1}-" if len(names) > 1 else ""
-        files.append(path.with_name(f"{path.stem}-{model}{entry['protocol']['token_budget']}.npz"))
+        files.append(path.with_name(f"{path.stem}-{model}{entry['protocol']['max_length']}.npz"))
     return files
 
 
@@ -191,13 +191,13 @@ class SavedResult:
 
 
 def load_result(
-    path: str | Path, tokens: int | None = None, model: str | None = None
+    path: str | Path, max_length: int | None = None, model: str | None = None
 ) -> SavedResult:
-    """Read a result file and its ranks; of several results, that of a budget and a model.
+    """Read a result file and its ranks; of several results, that of a maximum length and a model.
 
     Args:
         path: a result file.
-        tokens: the budget.
+        max_length: of the texts.
         model: see `models_in`; it has to name one.
 
     Raises:
@@ -214,11 +214,11 @@ def load_result(
         model, *others = models_in(path, model)
         if others:
             raise UsageError(f"{path} has {', '.join([model, *others])}: say which with --model")
-    budget, name = "{0[protocol][token_budget]} tokens", "model {0[encoder][name]}"
+    length, name = "{0[protocol][max_length]} tokens", "model {0[encoder][name]}"
     wanted = list(range(len(entries)))
     for what, asked, told, option in (
         (name, model, f"model {model}", "--model"),
-        (budget, tokens, f"{tokens} tokens", "--tokens"),
+        (length, max_length, f"{max_length} tokens", "--max-length"),
     ):
         there = list(dict.fromkeys(what.format(entries[place]) for place in wanted))
         if asked is None and len(there) > 1:
@@ -278,7 +278,7 @@ def result_entries(path: Path) -> list[dict[str, Any]]:
         content = read_json(path)
         entries: list[dict[str, Any]] = content.get("results", [content])
         for entry in entries:
-            entry["protocol"]["token_budget"], entry["encoder"]["name"], entry["ranks"]
+            entry["protocol"]["max_length"], entry["encoder"]["name"], entry["ranks"]
         entries[0]
     except FileNotFoundError:
         raise UsageError(f"there is no result file {path}: check the path") from None

@@ -13,8 +13,9 @@ def rows_of(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         results: as `Result.as_dict` makes them, or as they lie in a result file.
 
     Returns:
-        rows of `model`, `collection`, `split`, `texts`, `tokens`, `cut`, `images`, `trained_on`
-        (how many of the images the model has learned from; None if that is not known), `direction`,
+        rows of `model`, `collection`, `split`, `texts`, `max_length`, `truncation`, `images`,
+        `trained_on` (how many of the images the model has learned from; None if that is not
+        known), `direction`,
         `judgement`, `k`, `recall`, `low` and `high` (the 95 % interval; all three in percent).
     """
     rows = []
@@ -25,8 +26,8 @@ def rows_of(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "collection": result["collection"]["name"],
             "split": result["collection"]["split"],
             "texts": protocol["text_field"],
-            "tokens": protocol["token_budget"],
-            "cut": protocol["text_cut"],
+            "max_length": protocol["max_length"],
+            "truncation": protocol["truncation"],
             "images": result["scores"]["counts"]["images"],
             "trained_on": known and sum(split["trained"] for split in known["splits"].values()),
         }

@@ -80,17 +80,17 @@ class SearchResult(Sequence[Hit]):
     Attributes:
         hits: best first; equal scores in the order of the collection.
         query: the text that was asked.
-        cut: the end of the query that was not read, "" if all of it was.
+        truncated: the end of the query that was not read, "" if all of it was.
         tokens: tokens of the whole query, special tokens included.
-        budget: how many of them are read.
+        max_length: how many of them are read.
         failed: (id, reason) of images that could not be searched.
     """
 
     hits: list[Hit]
     query: str
-    cut: str
+    truncated: str
     tokens: int
-    budget: int
+    max_length: int
     failed: list[tuple[str, str]]
 
     def __len__(self) -> int:
@@ -122,8 +122,8 @@ class SearchResult(Sequence[Hit]):
                 for hit in self.hits
             ],
             "tokens": self.tokens,
-            "token_budget": self.budget,
-            "cut": self.cut,
+            "max_length": self.max_length,
+            "truncated": self.truncated,
             "failed": [list(item) for item in self.failed],
         }
 
@@ -168,7 +168,7 @@ def search(
     query: str,
     *,
     k: int = ...,
-    tokens: int | None = ...,
+    max_length: int | None = ...,
     split: str | None = ...,
     progress: bool = ...,
 ) -> SearchResult: ...
@@ -181,7 +181,7 @@ def search(
     query: list[str] | tuple[str, ...],
     *,
     k: int = ...,
-    tokens: int | None = ...,
+    max_length: int | None = ...,
     split: str | None = ...,
     progress: bool = ...,
 ) -> list[SearchResult]: ...
@@ -193,7 +193,7 @@ def search(
     query: str | list[str] | tuple[str, ...],
     *,
     k: int = 5,
-    tokens: int | None = None,
+    max_length: int | None = None,
     split: str | None = None,
     progress: bool = True,
 ) -> SearchResult | list[SearchResult]:
@@ -204,15 +204,15 @@ def search(
     Args:
         collection: what to search, or its folder.
         encoder: embeds the images and the query; or its name, as for `load_encoder`.
-        query: any text; what does not fit the budget is told in `.cut`. Of several texts there is
-            a result each.
+        query: any text; what does not fit the length is told in `.truncated`. Of several
+            texts there is a result each.
         k: number of hits; the first five of fifteen are the five.
-        tokens: budget; by default the encoder's own, `.budget`.
+        max_length: of the query; by default the encoder's own, `.max_length`.
         split: search one split only.
         progress: whether to show progress.
 
     Raises:
-        UsageError: an empty query, k below 1, an unknown split, or too large a budget.
+        UsageError: an empty query, k below 1, an unknown split, or too large a maximum length.
     """
     queries = list(query) if isinstance(query, list | tuple) else [query]
     if not queries:
@@ -225,7 +225,7 @@ def search(
     if not is_whole(k) or k < 1:
         raise UsageError(f"k is the number of images to find, at least 1, not {k!r}")
     collection, encoder = Collection.open(collection), load_encoder(encoder)
-    tokenized = encoder.tokenize(queries, encoder.budget if tokens is None else tokens)
+    tokenized = encoder.tokenize(queries, encoder.max_length if max_length is None else max_length)
     embeddings = embed(collection, encoder, split=split, progress=progress)
     if not embeddings.ids:
         raise none_embedded(collection, split, embeddings.failed)
@@ -253,7 +253,7 @@ def _ask(
             query,
             encoder.unread(query, int(tokenized.kept[number])),
             int(tokenized.lengths[number]),
-            tokenized.budget,
+            tokenized.max_length,
             embeddings.failed,
         )
         for number, (query, ids, row) in enumerate(zip(queries, found, scores, strict=True))

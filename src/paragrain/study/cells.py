@@ -3,7 +3,7 @@
     cells/<name>-<key>/[seed<N>/]
         run/                  the run of `paragrain.training`
         <benchmark>-<key>.json, .npz       a result and its ranks
-        curve-<curve>-<key>.json, .npz     results at several token budgets
+        curve-<curve>-<key>.json, .npz     results at several maximum lengths
         failed.txt            why it failed, if it did when it last ran
 
 What is there is not done again: a cell is finished when all of these are there.
@@ -39,14 +39,14 @@ def cell_folder(cell: Cell, out: Path) -> Path:
 def result_path(study: Study, cell: Cell, benchmark: str, out: Path) -> Path:
     """The result file of a cell on a benchmark."""
     spec = study.file.benchmarks[benchmark]
-    key = short_hash([_key(spec), cell_budget(cell, spec)]) if cell.tokens else _key(spec)
+    key = short_hash([_key(spec), cell_max_length(cell, spec)]) if cell.max_length else _key(spec)
     return cell_folder(cell, out) / f"{slug(benchmark)}-{key}.json"
 
 
 def curve_path(study: Study, cell: Cell, curve: str, out: Path) -> Path:
-    """The file of a cell's results at several budgets."""
+    """The file of a cell's results at several maximum lengths."""
     spec = study.file.curves[curve]
-    key = short_hash([_key(study.file.benchmarks[spec.benchmark]), spec.budgets])
+    key = short_hash([_key(study.file.benchmarks[spec.benchmark]), spec.max_lengths])
     return cell_folder(cell, out) / f"curve-{slug(curve)}-{key}.json"
 
 
@@ -132,29 +132,29 @@ def _measure(
 ) -> None:
     """Write the result on a benchmark and its curves, as far as they lack, from one encoding."""
     spec = study.file.benchmarks[benchmark]
-    own = min(cell_budget(cell, spec), encoder.max_tokens)
+    own = min(cell_max_length(cell, spec), encoder.max_tokens)
     wanted = {result_path(study, cell, benchmark, out): [own]}
     for name in study.curves(cell.name):
         curve = study.file.curves[name]
         if curve.benchmark == benchmark:
-            read = {min(budget, encoder.max_tokens) for budget in curve.budgets}
+            read = {min(max_length, encoder.max_tokens) for max_length in curve.max_lengths}
             wanted[curve_path(study, cell, name, out)] = sorted(read)
-    lacking = {path: budgets for path, budgets in wanted.items() if not path.is_file()}
+    lacking = {path: max_lengths for path, max_lengths in wanted.items() if not path.is_file()}
     if not lacking:
         return
-    together = sorted({budget for asked in lacking.values() for budget in asked})
+    together = sorted({max_length for asked in lacking.values() for max_length in asked})
     results = sweep(collection, encoder, together, progress=False, **spec.what())
     found = dict(zip(together, results, strict=True))
     for path, asked in lacking.items():
         if path == result_path(study, cell, benchmark, out):
             found[own].save(path)
         else:
-            save_results([found[budget] for budget in asked], path)
+            save_results([found[max_length] for max_length in asked], path)
 
 
-def cell_budget(cell: Cell, spec: BenchmarkSpec) -> int:
-    """The token budget of a benchmark, or the model's own where the text is long."""
-    return cell.tokens if cell.tokens and spec.kind != "short" else spec.budget
+def cell_max_length(cell: Cell, spec: BenchmarkSpec) -> int:
+    """The maximum length of a benchmark, or the model's own where the text is long."""
+    return cell.max_length if cell.max_length and spec.kind != "short" else spec.length
 
 
 def _trained(

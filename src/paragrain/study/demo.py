@@ -33,7 +33,7 @@ TRAINING: dict[str, Any] = {
     "learning_rate": 5e-4,
     "warmup_steps": 10,
     "log_every": 10,
-    "held_tokens": 65536,  # a tiny model's activations all fit: no pass has to run twice
+    "grad_cache_threshold": 65536,  # a tiny model's activations all fit: no pass has to run twice
     "validation_texts": ["paragraph"],
 }
 """The tiny model takes a larger rate, fewer and smaller steps than the paper's 1e-5, 256 images."""
@@ -44,11 +44,11 @@ BENCHMARKS = {
     "long": ("twins", "paragraph", 128),
     "long, other style": ("twins", "description", 128),
 }
-"""Split, texts and token budget of each column of the table."""
+"""Split, texts and maximum length of each column of the table."""
 
 LONG, SHORT = ("long", "long, other style"), ("short", "short, twins")
 
-BUDGETS = (10, 20, 40, 60, 80, 100, 128)
+MAX_LENGTHS = (10, 20, 40, 60, 80, 100, 128)
 BASE, BEST = "BLIP0", "C4"
 """The models of the answer and of the examples: untouched, and trained on paragraphs alone."""
 
@@ -63,7 +63,7 @@ class DemoResult:
     Attributes:
         seed: of the world and the training.
         scores: results by model and benchmark.
-        curves: results by model at `BUDGETS`.
+        curves: results by model at `MAX_LENGTHS`.
         examples: what `BASE` and `BEST` answer to long queries.
         report: the HTML page.
         seconds: of each part.
@@ -131,7 +131,7 @@ class DemoResult:
                 model: {name: result.as_dict() for name, result in results.items()}
                 for model, results in self.scores.items()
             },
-            "budgets": list(BUDGETS),
+            "max_lengths": list(MAX_LENGTHS),
             "curves": {
                 model: {d.replace("_", " "): vars(_level(line, d)) for d in DIRECTIONS}
                 for model, line in self.curves.items()
@@ -215,7 +215,7 @@ def run_demo(out: Path, *, seed: int = 0, size: int = SIZE, progress: bool = Tru
         benchmarks["long"],
         {name: [scores[name]["long"].queries] for name in (BASE, BEST)},
         {name: models[name] for name in (BASE, BEST)},
-        tokens=BENCHMARKS["long"][2],
+        max_length=BENCHMARKS["long"][2],
         examples=EXAMPLES,
     )
     clock.lap("evaluation")
@@ -249,8 +249,8 @@ def _scores(
     with progress_bar("evaluating", total, unit="benchmarks", show=progress) as advance:
         for model, encoder in models.items():
             for name, benchmark in benchmarks.items():
-                budget = [BENCHMARKS[name][2]]
-                scores[model][name] = sweep_benchmark(benchmark, world, encoder, budget)[0]
+                max_length = [BENCHMARKS[name][2]]
+                scores[model][name] = sweep_benchmark(benchmark, world, encoder, max_length)[0]
                 advance()
     return scores
 
@@ -261,7 +261,7 @@ def _curves(
     curves = {}
     with progress_bar("cutting texts", len(models), unit="models", show=progress) as advance:
         for model, encoder in models.items():
-            curves[model] = sweep_benchmark(benchmark, world, encoder, BUDGETS)
+            curves[model] = sweep_benchmark(benchmark, world, encoder, MAX_LENGTHS)
             advance()
     return curves
 
@@ -296,7 +296,7 @@ def _truncation(curves: dict[str, list[Result]], direction: str) -> "Figure":
                 *zip(*(_difference(*pair, direction) for pair in pairs), strict=True)
             )
     return draw_curves(
-        BUDGETS,
+        MAX_LENGTHS,
         {model: _level(line, direction) for model, line in curves.items()},
         LOOKS,
         differences=differences,
@@ -320,7 +320,7 @@ def _report(result: DemoResult, world: Collection) -> str:
         pages.paragraph(
             "BLIP0, a tiny BLIP that has only ever seen short captions, was fine-tuned on the "
             f"text side alone: C1 on alt-texts, C4 on paragraphs, C5 on both, {steps} steps of "
-            f"{batch} scenes each. Its image embeddings never changed. Then every model ranked every "
+            f"{batch} scenes each. Its image embeddings never changed. Each model ranked every "
             "picture against every text, exactly."
         ),
         pages.heading("What was found"),

@@ -210,13 +210,13 @@ def image_tokens(recipe: Recipe, cell: Cell, throughput: Throughput) -> float:
     """
     assert cell.settings is not None
     total = 0.0
-    lengths = TOKENS | throughput.tokens
+    lengths = TOKENS | throughput.lengths
     for pick in (*recipe.positives, *recipe.negatives):
-        count = 5 if pick.pick == "all" and pick.source in ("generated", "negatives") else 1
-        count = pick.pick if isinstance(pick.pick, int) else count
-        budget = cell.settings.tokens.of(pick.budget or pick.source, 1 << 30)
+        count = 5 if pick.select == "all" and pick.source in ("generated", "negatives") else 1
+        count = pick.select if isinstance(pick.select, int) else count
+        max_length = cell.settings.max_length.of(pick.max_length or pick.source, 1 << 30)
         length = lengths[pick.source]
-        read = min(count * length, budget) if pick.join else count * min(length, budget)
+        read = min(count * length, max_length) if pick.join else count * min(length, max_length)
         total += pick.share * read
     return total
 
@@ -261,25 +261,25 @@ def _measured_tokens(
     study: Study, cell: Cell, sizes: dict[str, int], throughput: Throughput, out: Path
 ) -> int:
     """Tokens that the measurements of a cell read which are not done yet."""
-    lengths = TOKENS | throughput.tokens
+    lengths = TOKENS | throughput.lengths
     total = sum(
-        _benchmark_tokens(study, name, sizes, lengths, study.file.benchmarks[name].budget)
+        _benchmark_tokens(study, name, sizes, lengths, study.file.benchmarks[name].length)
         for name in study.benchmarks(cell.name)
         if not result_path(study, cell, name, out).is_file()
     )
     return total + sum(
-        _benchmark_tokens(study, curve.benchmark, sizes, lengths, budget)
+        _benchmark_tokens(study, curve.benchmark, sizes, lengths, max_length)
         for name in study.curves(cell.name)
         if not curve_path(study, cell, name, out).is_file()
         for curve in (study.file.curves[name],)
-        for budget in curve.budgets
+        for max_length in curve.max_lengths
     )
 
 
 def _benchmark_tokens(
-    study: Study, name: str, sizes: dict[str, int], lengths: dict[str, int], budget: int
+    study: Study, name: str, sizes: dict[str, int], lengths: dict[str, int], max_length: int
 ) -> int:
-    """Tokens of all texts of a benchmark that are cut at a budget, roughly."""
+    """Tokens of all texts of a benchmark that are cut at a maximum length, roughly."""
     spec = study.file.benchmarks[name]
     protocol = load_protocol(spec.protocol) if spec.protocol else None
     source = study.file.collections[spec.collection]
@@ -289,7 +289,7 @@ def _benchmark_tokens(
     elif source.scenes and spec.split:
         images = split_sizes(source.scenes.size)[spec.split]
     count = 5 if spec.field == "captions" else 1
-    return images * count * min(lengths[spec.field], budget)
+    return images * count * min(lengths[spec.field], max_length)
 
 
 def measured_hours(study: Study, out: Path) -> float:

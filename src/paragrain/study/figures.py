@@ -61,7 +61,7 @@ def draw_curves(
     """One line a model, named at its end, its interval as a band; differences to one model below.
 
     Args:
-        places: P positions on the axis, such as token budgets.
+        places: P positions on the axis, such as maximum lengths.
         lines: by name, each with P numbers.
         looks: of each name; shades of ink if not given, for lines that are no models.
         differences: by name, each line less that of `base`, in points.

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from paragrain.evaluation import load_protocol
-from paragrain.training.config import Budget
+from paragrain.training.config import Length
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.@%+ -]*$")]
 """A name that may become a part of a path."""
@@ -61,8 +61,9 @@ class BenchmarkSpec(_Data):
     Attributes:
         collection: name of a collection of the study.
         protocol: name of a protocol, which says all of the following but `kind`.
-        texts, split, tokens: as in `paragrain.evaluation.evaluate`; what a protocol leaves open,
-            or is to be changed of it. An encoder that reads fewer tokens is measured at those.
+        texts, split, max_length: as in `paragrain.evaluation.evaluate`; what a
+            protocol leaves open, or is to be changed of it. An encoder that reads fewer tokens is
+            measured at those.
         kind: whether it counts as short or as long text in the Pareto plot, or as neither.
         title: how the report calls it.
         models: only these are measured on it; all if none are named.
@@ -72,15 +73,15 @@ class BenchmarkSpec(_Data):
     protocol: str | None = None
     texts: Literal["captions", "paragraph", "description", "generated"] | None = None
     split: str | None = None
-    tokens: Budget | None = None
+    max_length: Length | None = None
     kind: Literal["short", "long", "other"] = "other"
     title: str = ""
     models: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _says_all(self) -> "BenchmarkSpec":
-        if self.protocol is None and (self.texts is None or self.tokens is None):
-            raise ValueError("says texts and tokens, or names a protocol")
+        if self.protocol is None and (self.texts is None or self.max_length is None):
+            raise ValueError("says texts and max_length, or names a protocol")
         return self
 
     def what(self) -> dict[str, Any]:
@@ -98,16 +99,16 @@ class BenchmarkSpec(_Data):
         return self.split or (load_protocol(self.protocol).split if self.protocol else "all")
 
     @property
-    def budget(self) -> int:
-        """Its token budget, before the encoder's limit."""
-        return self.tokens or load_protocol(self.protocol or "").tokens
+    def length(self) -> int:
+        """Its maximum length, before the encoder's limit."""
+        return self.max_length or load_protocol(self.protocol or "").max_length
 
 
 class Curve(_Data):
-    """Recall against the token budget, on a benchmark, of the models named."""
+    """Recall against the maximum length, on a benchmark, of the models named."""
 
     benchmark: str
-    budgets: tuple[int, ...] = Field(min_length=1)
+    max_lengths: tuple[int, ...] = Field(min_length=1)
     cells: tuple[str, ...] = Field(min_length=1)
 
 
@@ -116,12 +117,12 @@ class Baseline(_Data):
 
     Attributes:
         model: for `load_encoder`.
-        tokens: its own budget on long benchmarks, as Long-CLIP's 248.
+        max_length: its own on long benchmarks, as Long-CLIP's 248.
         needs: what has to be fetched by hand, for the plan.
     """
 
     model: str
-    tokens: int | None = None
+    max_length: int | None = None
     needs: str = ""
 
 
@@ -203,7 +204,7 @@ class Above(_Data):
 
 
 class Rise(_Data):
-    """R@1 of each model at the budget `high` against that at `low`, both of a curve.
+    """R@1 of each model at the maximum length `high` against that at `low`, both of a curve.
 
     "No more" (a claim with `below`) is shown by an interval that stays under `margin` points, and
     refuted by one above zero: that no rise is seen does not show that there is none.
@@ -233,7 +234,7 @@ class Claim(_Data):
         text: what the paper says.
         why: what may be behind what was found, written by whoever looked at it.
         above: the second model finds more than the first (fewer, if `below`).
-        rise: a model finds more with a larger token budget (no more, if `below`).
+        rise: a model finds more with a larger maximum length (no more, if `below`).
         share: of a gain, a part is reached.
         below: turns the claim round.
     """
@@ -258,13 +259,13 @@ class Throughput(_Data):
     Attributes:
         tokens_per_second: in training the text side, forward and backward.
         images_per_second: through the image tower, decoding included.
-        tokens: of a text of each field.
+        lengths: tokens of a text of each field.
         of: where these numbers come from.
     """
 
     tokens_per_second: float = Field(gt=0)
     images_per_second: float = Field(gt=0)
-    tokens: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     of: str
 
 

@@ -42,7 +42,7 @@ class Cell:
         seed: of the training; `None` for a baseline.
         settings: of the training.
         collection: what it is trained on.
-        tokens: own token budget on long benchmarks.
+        max_length: its own on long benchmarks.
         like: the cell whose number of tokens it is to read.
     """
 
@@ -53,7 +53,7 @@ class Cell:
     seed: int | None = None
     settings: TrainConfig | None = None
     collection: str | None = None
-    tokens: int | None = None
+    max_length: int | None = None
     like: "Cell | None" = None
 
     @property
@@ -74,7 +74,7 @@ class Cell:
 
     def _content(self) -> dict[str, Any]:
         """What decides the weights; defaults are left out, so that a new option changes no key."""
-        content: dict[str, Any] = {"model": self.model, "tokens": self.tokens}
+        content: dict[str, Any] = {"model": self.model, "max_length": self.max_length}
         if self.recipe is not None and self.settings is not None:
             recipe = self.recipe.model_dump(mode="json", by_alias=True, exclude_defaults=True)
             settings = self.settings.model_dump(mode="json", exclude_defaults=True)
@@ -151,7 +151,7 @@ class Study:
 
     def _baseline(self, name: str) -> Cell:
         baseline = self.baselines[name]
-        return Cell(name, name, baseline.model, tokens=baseline.tokens)
+        return Cell(name, name, baseline.model, max_length=baseline.max_length)
 
     def _trained(self, name: str, spec: CellSpec) -> list[Cell]:
         config = make_config(self.config, spec.settings)
@@ -328,7 +328,7 @@ def _check_budgets(study: Study) -> None:
     for rise in (claim.rise for claim in study.file.claims if claim.rise):
         curve = study.file.curves[rise.curve]
         absent = [f"the model {name}" for name in rise.models if name not in curve.cells]
-        absent += [f"{n} tokens" for n in (rise.low, rise.high) if n not in curve.budgets]
+        absent += [f"{n} tokens" for n in (rise.low, rise.high) if n not in curve.max_lengths]
         if absent:
             raise UsageError(
                 f"the study {study.path} claims a rise of the curve {rise.curve!r}, which does "

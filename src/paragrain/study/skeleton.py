@@ -64,7 +64,7 @@ def skeleton(folder: Path, model: str | None = None, *, name: str | None = None)
             "collection": "data",
             "split": measured,
             "texts": kind[1],
-            "tokens": kind[2],
+            "max_length": kind[2],
             "kind": kind[3],
             "title": kind[4],
         }
@@ -132,7 +132,7 @@ def _recipes(own: Counter[str], images: int) -> list[str]:
 def _groups(own: Counter[str]) -> dict[str, Any]:
     """Where no recipe fits: the kinds of text that there are, one by one."""
     cells = {
-        f"{field}-alone": {"recipe": {"positives": [{"from": field, "pick": "random"}]}}
+        f"{field}-alone": {"recipe": {"positives": [{"from": field, "select": "random"}]}}
         for field in own
         if field != "negatives"
     }
@@ -178,7 +178,7 @@ def _content(
         "curves": {
             "cut": {
                 "benchmark": longest,
-                "budgets": sorted({20, 40, 60, 80, 100, benchmarks[longest]["tokens"]}),
+                "max_lengths": sorted({20, 40, 60, 80, 100, benchmarks[longest]["max_length"]}),
                 "cells": [start, *cells],
             }
         },

@@ -164,13 +164,13 @@ class Measured:
 
     Attributes:
         images, texts: that were ranked.
-        tokens: the token budget of each model on it.
+        max_length: of each model on it.
         trained_on: what is to be said of its images that a model learned from; of such models.
     """
 
     images: int
     texts: int
-    tokens: Mapping[str, int]
+    max_length: Mapping[str, int]
     trained_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -180,7 +180,7 @@ class Scores:
 
     Attributes:
         recalls: by model and column.
-        curves: by curve, model and direction: R@1 at each budget.
+        curves: by curve, model and direction: R@1 at each maximum length.
         missing: labels of cells that have not all their results.
         measured: by benchmark.
         method: how the intervals were made, in words.
@@ -203,7 +203,7 @@ class Scores:
     def along(
         self, curve: str, first: str, second: str, direction: str
     ) -> Mapping[int, Difference]:
-        """The second model less the first, at each budget of a curve that both were read at."""
+        """The second model less the first, at each length of a curve that both were read at."""
         one, other = (
             self.curves.get(curve, {}).get(name, {}).get(direction, {}) for name in (first, second)
         )
@@ -257,7 +257,7 @@ def read_scores(study: Study, out: Path) -> Scores:
             recalls.setdefault(name, {})[Column(benchmark, direction, k)] = estimate
         if found:
             one = next(iter(found.values()))[0]
-            tokens = {name: hits[0].tokens for name, hits in found.items()}
+            tokens = {name: hits[0].max_length for name, hits in found.items()}
             seen = {
                 name: list(dict.fromkeys(line for one in hits for line in one.trained_on))
                 for name, hits in found.items()
@@ -271,7 +271,7 @@ def read_scores(study: Study, out: Path) -> Scores:
 def _curves(
     study: Study, out: Path, missing: dict[str, None]
 ) -> dict[str, dict[str, dict[str, dict[int, Estimate]]]]:
-    """Estimates of every curve; a budget that a model cannot read is no part of its line."""
+    """Estimates of every curve; a length that a model cannot read is no part of its line."""
     curves: dict[str, dict[str, dict[str, dict[int, Estimate]]]] = {}
     names = [(direction, 1) for direction in DIRECTIONS]
     for curve, spec in study.file.curves.items():
@@ -282,14 +282,16 @@ def _curves(
                 if not path.is_file():
                     missing[cell.label] = None
                     continue
-                there = [entry["protocol"]["token_budget"] for entry in result_entries(path)]
-                for budget in (budget for budget in spec.budgets if budget in there):
-                    hits = _Hits.load(path, budget, names)
-                    found.setdefault((name, budget), []).append(hits)
+                there = [entry["protocol"]["max_length"] for entry in result_entries(path)]
+                for max_length in (
+                    max_length for max_length in spec.max_lengths if max_length in there
+                ):
+                    hits = _Hits.load(path, max_length, names)
+                    found.setdefault((name, max_length), []).append(hits)
         estimates = _estimates(found, names)
-        for ((name, budget), direction, _), estimate in estimates.items():
+        for ((name, max_length), direction, _), estimate in estimates.items():
             lines = curves.setdefault(curve, {}).setdefault(name, {})
-            lines.setdefault(direction, {})[budget] = estimate
+            lines.setdefault(direction, {})[max_length] = estimate
     return curves
 
 
@@ -305,7 +307,7 @@ class _Hits:
         path: of the result.
         asked: hash of the images and of the groups and texts that ask.
         units: sums of hits, a column for each direction and K.
-        images, texts, tokens: that were ranked, and the token budget.
+        images, texts, tokens: that were ranked, and the maximum length.
         trained_on: see `trained_on_lines`.
     """
 
@@ -314,12 +316,12 @@ class _Hits:
     units: Units
     images: int
     texts: int
-    tokens: int
+    max_length: int
     trained_on: list[str]
 
     @classmethod
-    def load(cls, path: Path, budget: int | None, names: Sequence[tuple[str, int]]) -> "_Hits":
-        result = load_result(path, budget)
+    def load(cls, path: Path, max_length: int | None, names: Sequence[tuple[str, int]]) -> "_Hits":
+        result = load_result(path, max_length)
         queries = result.queries
         asked = hashlib.blake2b("\n".join(queries.ids).encode())
         for part in (queries.groups, queries.text_image):
@@ -330,7 +332,7 @@ class _Hits:
             Units.of([queries.hits(*name) for name in names]),
             len(queries.ids),
             len(queries.text_image),
-            result.about["protocol"]["token_budget"],
+            result.about["protocol"]["max_length"],
             trained_on_lines(result.about),
         )
 

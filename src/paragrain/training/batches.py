@@ -20,9 +20,9 @@ class Batch:
     """B images and the N texts that supervise them, positives and negatives mixed.
 
     Attributes:
-        images: float32 `[B, D]`, the frozen image embeddings; those of the start where vision trains.
+        images: float32 `[B, D]`, the frozen embeddings; those of the start where vision trains.
         groups: int64 `[B]`, the same number for images that show the same thing.
-        texts: N texts with the fields whose budgets cut them, image by image.
+        texts: N texts with the fields whose maximum lengths cut them, image by image.
         text_image: int64 `[N]`, the row of the image of each text.
         negative: bool `[N]`, whether the text is wrong on purpose.
     """

@@ -20,7 +20,7 @@ def tokens_per_epoch(
 ) -> float:
     """Mean tokens that an image costs in an epoch: those that are read of its texts.
 
-    Special tokens count, and so do negatives; what a budget cuts off and padding do not. It is
+    Special tokens count, and so do negatives; what a length cuts off and padding do not. It is
     what a run reports as `totals["tokens"]`, for each image that it saw. The texts are those of
     epoch 0: random picks of other epochs differ a little. Images without a positive text are no
     part of a run, and left out of the mean.
@@ -30,7 +30,7 @@ def tokens_per_epoch(
             the fields of the recipe; they are streamed.
         recipe: what picks the texts.
         encoder: whose tokenizer counts; its weights do nothing.
-        config: its token budgets and its seed.
+        config: its maximum lengths and its seed.
 
     Raises:
         ParagrainError: no record has a text for the recipe.

@@ -67,8 +67,8 @@ def _recipe(recipe: Recipe) -> str:
 def _settings(config: TrainConfig, step: int) -> str:
     values = config.settings()
     rows = [f"| {key} | {values[key]} |" for key in _SETTINGS if values[key] is not None]
-    budgets = ", ".join(f"{field} {tokens}" for field, tokens in values["tokens"].items())
-    rows += [f"| token budgets | {budgets} |", f"| steps taken | {step:,} |"]
+    max_lengths = ", ".join(f"{field} {tokens}" for field, tokens in values["max_length"].items())
+    rows += [f"| maximum lengths | {max_lengths} |", f"| steps taken | {step:,} |"]
     return "\n".join(["| setting | value |", "|---|---|", *rows])
 
 
@@ -89,7 +89,7 @@ def _recall(config: TrainConfig, measured: dict[str, Any] | None) -> str:
         [
             f"In percent, with 95 % intervals, among the {images:,} images of the split "
             f"`{config.validation_split}`, on which these weights were chosen from those of other "
-            "epochs; texts are cut at the budgets above.",
+            "epochs; texts are cut at the maximum lengths above.",
             "",
             "| texts | direction | R@1 | R@5 | R@10 |",
             "|---|---|---|---|---|",

@@ -18,7 +18,7 @@ from pydantic import (
 from paragrain.errors import UsageError
 from paragrain.training.supervision import first_problem
 
-Budget = Annotated[int, Field(ge=3)]
+Length = Annotated[int, Field(ge=3)]
 """Tokens that are read of a text: the start and end tokens and at least one between."""
 
 
@@ -30,19 +30,19 @@ def _one_or_more(names: Any) -> Any:
     return (names,) if isinstance(names, str) else names
 
 
-class TokenBudgets(BaseModel):
+class MaxLengths(BaseModel):
     """How many tokens of a text are read, special tokens included, for each field of a record."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    captions: Budget = 77
-    generated: Budget = 77
-    negatives: Budget = 77
-    paragraph: Budget = 128
-    description: Budget = 128
+    captions: Length = 77
+    generated: Length = 77
+    negatives: Length = 77
+    paragraph: Length = 128
+    description: Length = 128
 
     def of(self, field: str, limit: int) -> int:
-        """The budget of a field, at most what the encoder can read."""
+        """The maximum length of a field, at most what the encoder can read."""
         return min(int(getattr(self, field)), limit)
 
 
@@ -70,13 +70,13 @@ class TrainConfig(BaseModel):
         betas: of AdamW.
         clip_norm: largest norm of the gradient.
         temperature: fixed; below 0.01 it acts as 0.01.
-        tokens: token budgets by field; more than the encoder can read acts as its limit.
+        max_length: of a text, by field; more than the encoder can read acts as its limit.
         precision: of the forward pass; `auto` is bf16 on CUDA and fp32 elsewhere. Weights, loss
             and optimiser are fp32 always.
-        pass_tokens: most tokens of one forward pass, padding included; an image that is trained
-            from counts its patches.
-        held_tokens: a step with more tokens runs each pass twice, so that no more activations are
-            held than those of one pass; lower it where memory runs out.
+        micro_batch_tokens: most tokens of a forward pass, padding included; an image that is
+            trained from counts its patches.
+        grad_cache_threshold: a step with more tokens runs each pass twice, so that no more
+            activations are held than those of one pass; lower it where memory runs out.
         validation_split: used if the collection has it.
         validation_texts: fields to measure recall on; by default the paragraph if there are
             any, else the captions.
@@ -101,11 +101,11 @@ class TrainConfig(BaseModel):
     betas: tuple[Beta, Beta] = (0.9, 0.999)
     clip_norm: PositiveFloat | None = None
     temperature: PositiveFloat = 0.07
-    tokens: TokenBudgets = TokenBudgets()
+    max_length: MaxLengths = MaxLengths()
 
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    pass_tokens: PositiveInt = 4096
-    held_tokens: PositiveInt = 16384
+    micro_batch_tokens: PositiveInt = 4096
+    grad_cache_threshold: PositiveInt = 16384
 
     validation_split: str = "val"
     validation_texts: Annotated[tuple[str, ...] | None, BeforeValidator(_one_or_more)] = None
@@ -131,12 +131,12 @@ def make_config(base: TrainConfig | None, changes: dict[str, Any]) -> TrainConfi
     Raises:
         UsageError: a setting does not exist, or its value is out of range.
 
-    >>> make_config(None, {"epochs": 2, "tokens": {"paragraph": 60}}).tokens.paragraph
+    >>> make_config(None, {"epochs": 2, "max_length": {"paragraph": 60}}).max_length.paragraph
     60
     """
     settings = (base or TrainConfig()).settings()
-    if isinstance(changes.get("tokens"), dict):
-        changes = {**changes, "tokens": {**settings["tokens"], **changes["tokens"]}}
+    if isinstance(changes.get("max_length"), dict):
+        changes = {**changes, "max_length": {**settings["max_length"], **changes["max_length"]}}
     try:
         return TrainConfig.model_validate({**settings, **changes})
     except ValidationError as error:

@@ -170,4 +170,4 @@ def _replaced(recipe: Recipe, found: Sequence[Found], fallback: str) -> Recipe:
 
 
 def _wanted(pick: Pick) -> int | None:
-    return pick.pick if isinstance(pick.pick, int) and pick.pick > 1 else None
+    return pick.select if isinstance(pick.select, int) and pick.select > 1 else None

@@ -36,32 +36,34 @@ class StepReport(NamedTuple):
     pairs: int
     texts: int
     tokens: int
-    texts_cut: int
+    texts_truncated: int
     tokens_lost: int
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Token ids of texts, each cut to the budget of its field, and what that cost."""
+    """Token ids of texts, each cut to the maximum length of its field, and what that cost."""
 
     ids: list[np.ndarray]
-    texts_cut: int
+    texts_truncated: int
     tokens_lost: int
 
 
 def tokenize(encoder: ImageTextEncoder, texts: list[Text], config: TrainConfig) -> Cut:
-    """Token ids of texts under the budgets of their fields, in the order of the texts."""
-    budgets = np.array([config.tokens.of(t.field, encoder.max_tokens) for t in texts], dtype=int)
+    """Token ids of texts under the maximum lengths of their fields, in the order of the texts."""
+    max_lengths = np.array(
+        [config.max_length.of(t.field, encoder.max_tokens) for t in texts], dtype=int
+    )
     ids: list[np.ndarray] = [np.empty(0, np.int32)] * len(texts)
-    texts_cut = tokens_lost = 0
-    for budget in np.unique(budgets):
-        rows = np.flatnonzero(budgets == budget)
-        tokens = encoder.tokenize([texts[row].text for row in rows], int(budget))
+    texts_truncated = tokens_lost = 0
+    for max_length in np.unique(max_lengths):
+        rows = np.flatnonzero(max_lengths == max_length)
+        tokens = encoder.tokenize([texts[row].text for row in rows], int(max_length))
         for place, row in enumerate(rows):
             ids[row] = tokens.row(place)
-        texts_cut += tokens.texts_cut
+        texts_truncated += tokens.texts_truncated
         tokens_lost += tokens.tokens_lost
-    return Cut(ids, texts_cut, tokens_lost)
+    return Cut(ids, texts_truncated, tokens_lost)
 
 
 def accumulate_gradients(
@@ -71,26 +73,26 @@ def accumulate_gradients(
     *,
     pixels: Sequence[Tensor] | None = None,
     processes: Processes | None = None,
-    randomness: int = 0,
+    dropout_seed: int = 0,
 ) -> StepReport:
     """Add the gradient of the batch's loss to the parameters of `model` that train.
 
     Args:
         model: in training mode; what trains asks for gradients.
         batch: the whole batch, the same in every process.
-        config: temperature, token budgets, precision and memory.
+        config: temperature, maximum lengths, precision and memory.
         pixels: float32 `[3, H, W]` of each image in this process's part of the batch. If given,
             image embeddings are made of them, in place of those of the batch, and the vision tower
             gets its gradient too.
         processes: those that share the work; alone if not given.
-        randomness: the number that dropout depends on, with the process.
+        dropout_seed: the number that dropout depends on, with the process.
     """
     processes = processes or Processes()
     device = model.device
     mine = processes.part(len(batch.texts))
     cut = tokenize(model, batch.texts[mine], config)
     lengths = np.array([len(row) for row in cut.ids], dtype=int)
-    key = f"{config.seed}/{randomness}/{processes.index}"
+    key = f"{config.seed}/{dropout_seed}/{processes.index}"
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=mixed(config, device))
 
     def of_texts(rows: np.ndarray) -> Tensor:
@@ -104,14 +106,16 @@ def accumulate_gradients(
             return model.image_features(torch.stack([pixels[row] for row in rows]).to(device))
 
     costs = np.maximum(lengths, model.padded_to)
-    texts = _Tower(model, of_texts, costs, config.pass_tokens, config.held_tokens, key)
+    texts = _Tower(
+        model, of_texts, costs, config.micro_batch_tokens, config.grad_cache_threshold, key
+    )
     text_vectors = processes.gather_parts(texts.vectors(), len(batch.texts))  # [N, D]
     if pixels is None:
         losses, (gradient,) = _loss_gradients(batch, text_vectors, None, config.temperature)
     else:
         costs = np.full(len(pixels), patches(model, pixels))
-        left = config.held_tokens - texts.held
-        images = _Tower(model, of_images, costs, config.pass_tokens, left, f"{key}/images")
+        left = config.grad_cache_threshold - texts.held
+        images = _Tower(model, of_images, costs, config.micro_batch_tokens, left, f"{key}/images")
         vectors = processes.gather_parts(images.vectors(), len(batch.images))  # [B, D]
         losses, (gradient, image_gradient) = _loss_gradients(
             batch, text_vectors, vectors, config.temperature
@@ -121,10 +125,10 @@ def accumulate_gradients(
     trained = trained_parameters(model, vision=pixels is not None)
     processes.sum_gradients(trained.values())
 
-    sizes = torch.tensor([lengths.sum(), cut.texts_cut, cut.tokens_lost], device=device)
-    tokens, texts_cut, tokens_lost = processes.sum_(sizes).tolist()
+    sizes = torch.tensor([lengths.sum(), cut.texts_truncated, cut.tokens_lost], device=device)
+    tokens, texts_truncated, tokens_lost = processes.sum_(sizes).tolist()
     pairs = int((~batch.negative).sum())
-    return StepReport(*losses, pairs, len(batch.texts), tokens, texts_cut, tokens_lost)
+    return StepReport(*losses, pairs, len(batch.texts), tokens, texts_truncated, tokens_lost)
 
 
 def patches(model: ImageTextEncoder, pixels: Sequence[Tensor]) -> int:
@@ -143,8 +147,8 @@ class _Tower:
         model: whose tower it is.
         forward: the vectors `[n, D]` of one pass over some rows.
         costs: tokens of each row `[n]`, padding included.
-        pass_tokens: most tokens of a pass.
-        held_tokens: with more tokens than these, activations are made a second time.
+        micro_batch_tokens: most tokens of a pass.
+        grad_cache_threshold: with more tokens than these, activations are made a second time.
         key: what dropout depends on.
     """
 
@@ -153,14 +157,14 @@ class _Tower:
         model: ImageTextEncoder,
         forward: Callable[[np.ndarray], Tensor],
         costs: np.ndarray,
-        pass_tokens: int,
-        held_tokens: int,
+        micro_batch_tokens: int,
+        grad_cache_threshold: int,
         key: str,
     ) -> None:
         self._model, self._forward, self._key = model, forward, key
-        self._passes = length_batches(costs, pass_tokens)
+        self._passes = length_batches(costs, micro_batch_tokens)
         padded = sum(len(rows) * int(costs[rows].max()) for rows in self._passes)
-        self._hold = padded <= held_tokens
+        self._hold = padded <= grad_cache_threshold
         self.held = padded if self._hold else 0
 
     def vectors(self) -> Tensor:

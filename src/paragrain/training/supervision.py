@@ -4,7 +4,7 @@ A recipe names fields of a record and how many texts to pick from each:
 
 ```yaml
 c3:
-  positives: [{from: captions, pick: first}, {from: generated, pick: random}]
+  positives: [{from: captions, select: first}, {from: generated, select: random}]
 ```
 
 The loss follows from the data: negatives make it hard-negative, several positives multi-positive,
@@ -45,32 +45,32 @@ class Pick(BaseModel):
 
     Attributes:
         source: the field, in YAML `from`.
-        pick: `first`, `random` (one, anew each epoch), `all`, or the first n.
+        select: `first`, `random` (one, anew each epoch), `all`, or the first n.
         share: of the images that get these texts, above 0 to 1; see `shares`.
         join: put all that was picked into one text; each ends in a full stop.
         order: `sentences` or `words`: that order is random, anew each epoch; see
             `rewriting.scrambled`.
-        budget: the field whose token budget cuts these texts, if not their own. With `join` it
+        max_length: the field whose length cuts these texts, if not their own. With `join` it
             has to be said, since captions in a row are as long as a paragraph.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     source: str = Field(alias="from")
-    pick: Literal["first", "random", "all"] | int = "all"
+    select: Literal["first", "random", "all"] | int = "all"
     share: float = 1.0
     join: bool = False
     order: Order | None = None
-    budget: str | None = None
+    max_length: str | None = None
 
-    @field_validator("source", "budget", mode="before")
+    @field_validator("source", "max_length", mode="before")
     @classmethod
     def _known_field(cls, value: Any) -> Any:
         if value not in TEXT_FIELDS:
             raise ValueError(f"is {value!r}, which is no text field; use {_either(TEXT_FIELDS)}")
         return value
 
-    @field_validator("pick", mode="before")
+    @field_validator("select", mode="before")
     @classmethod
     def _known_pick(cls, value: Any) -> Any:
         # `True` is an integer to Python, and not to whoever wrote it.
@@ -101,17 +101,17 @@ class Pick(BaseModel):
 
     @model_validator(mode="after")
     def _says_its_budget(self) -> "Pick":
-        if self.join and self.budget is None:
+        if self.join and self.max_length is None:
             raise ValueError(
-                "joins texts, and has to say at whose token budget the long text is cut: "
-                "add budget: paragraph"
+                "joins texts, and has to say at whose maximum length the long text is cut: "
+                "add max_length: paragraph"
             )
         return self
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """As older releases write it, where nothing new is asked for: their runs go on."""
-        old = ("from", "source", "pick")
+        old = ("from", "source", "select")
         return {
             name: value
             for name, value in serialise(self).items()
@@ -120,11 +120,11 @@ class Pick(BaseModel):
 
     def texts_per_image(self) -> int | None:
         """The most texts that this picks for one image; `None` if the data decide."""
-        if self.source in ("paragraph", "description") or self.pick in ("first", "random"):
+        if self.source in ("paragraph", "description") or self.select in ("first", "random"):
             return 1
         if self.join:
             return 1
-        return None if self.pick == "all" else int(self.pick)
+        return None if self.select == "all" else int(self.select)
 
     def shares(self, id: str) -> bool:
         """Whether the record of this id is in the share of the images that get these texts.
@@ -162,10 +162,10 @@ class Recipe(BaseModel):
         return tuple(dict.fromkeys(pick.source for pick in (*self.positives, *self.negatives)))
 
     @property
-    def budgets(self) -> tuple[str, ...]:
-        """The fields whose token budgets cut its texts, each once."""
+    def max_lengths(self) -> tuple[str, ...]:
+        """The fields whose maximum lengths cut its texts, each once."""
         picks = (*self.positives, *self.negatives)
-        return tuple(dict.fromkeys(pick.budget or pick.source for pick in picks))
+        return tuple(dict.fromkeys(pick.max_length or pick.source for pick in picks))
 
     @property
     def loss(self) -> str:
@@ -181,7 +181,7 @@ class Recipe(BaseModel):
 
 
 class Text(NamedTuple):
-    """One text, and the field whose token budget cuts it: most often the one it came from."""
+    """One text, and the field whose maximum length cuts it: most often the one it came from."""
 
     field: str
     text: str
@@ -307,12 +307,12 @@ def _pick(record: Record, picks: tuple[Pick, ...], key: str) -> list[tuple[Pick,
         texts = [text for text in record.texts(pick.source) if text.strip()]
         if not pick.shares(record.id):
             texts = []
-        elif pick.pick == "random" and texts:
+        elif pick.select == "random" and texts:
             texts = [texts[_number(f"{key}/{position}/{record.id}") % len(texts)]]
-        elif pick.pick == "first":
+        elif pick.select == "first":
             texts = texts[:1]
-        elif isinstance(pick.pick, int):
-            texts = texts[: pick.pick]
+        elif isinstance(pick.select, int):
+            texts = texts[: pick.select]
         found.append((pick, texts))
     return found
 
@@ -326,7 +326,7 @@ def _changed(record: Record, picked: list[tuple[Pick, list[str]]], key: str) -> 
         if pick.order is not None:
             rng = random.Random(_number(f"{key}/{position}/order/{record.id}"))
             texts = [scrambled(text, pick.order, rng) for text in texts]
-        found += [Text(pick.budget or pick.source, text) for text in texts]
+        found += [Text(pick.max_length or pick.source, text) for text in texts]
     return found
 
 

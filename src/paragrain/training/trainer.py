@@ -80,7 +80,7 @@ def train(
     A folder that holds the same run unfinished is continued, and finished is given back.
 
     Args:
-        collection: images and texts, or their folder; image embeddings are computed once and cached.
+        collection: images and texts, or their folder; embeddings are computed once and cached.
         encoder: the start, or what `load_encoder` takes; it is not changed.
         recipe: which texts supervise an image: a name (`c1` to `c10`), a YAML file or a `Recipe`.
         out: folder of the run; `runs/RECIPE-seedSEED` if not given.
@@ -128,7 +128,9 @@ def train(
         recover(folder / "checkpoint")
     processes.wait()
     model = encoder.trainable_copy(vision=config.train_vision).train()
-    model.budget = max(config.tokens.of(name, model.max_tokens) for name in recipe.budgets)
+    model.max_length = max(
+        config.max_length.of(name, model.max_tokens) for name in recipe.max_lengths
+    )
     parameters = trained_parameters(model, vision=config.train_vision)
     pictures = None
     if config.train_vision:
@@ -261,7 +263,7 @@ class _Trainer:
             self.config,
             pixels=next(pixels),
             processes=self.processes,
-            randomness=step,
+            dropout_seed=step,
         )
         limit = self.config.clip_norm or math.inf
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), limit))
@@ -294,7 +296,7 @@ class _Trainer:
         self.progress.step = step + 1
         self.progress.seconds += seconds
         totals = self.progress.totals
-        for name in ("pairs", "texts", "tokens", "texts_cut", "tokens_lost"):
+        for name in ("pairs", "texts", "tokens", "texts_truncated", "tokens_lost"):
             totals[name] = totals.get(name, 0) + getattr(report, name)
 
     def _due(self, step: int, saved: float) -> bool:
@@ -356,7 +358,7 @@ class _Trainer:
                 "found": [one.as_dict() for one in self.data.found],
                 **self.results,
                 "totals": progress.totals,
-                "token_budgets": {name: self._budget(name) for name in self.recipe.budgets},
+                "max_lengths": {name: self._max_length(name) for name in self.recipe.max_lengths},
                 "seconds": round(progress.seconds, 3),
                 "pairs_per_second": _rate(progress.totals["pairs"], progress.seconds),
                 "seed": self.config.seed,
@@ -372,8 +374,8 @@ class _Trainer:
             write_json(self.run.folder / "results.json", results)
         self.processes.wait()
 
-    def _budget(self, name: str) -> int:
-        return self.config.tokens.of(name, self.model.max_tokens)
+    def _max_length(self, name: str) -> int:
+        return self.config.max_length.of(name, self.model.max_tokens)
 
     def _notes(self) -> list[str]:
         """What a reader should know, because it is not what the settings say."""
@@ -391,9 +393,9 @@ class _Trainer:
         steps, warmup = self.schedule.steps, warmup_steps(self.schedule.steps, self.config)
         if warmup < self.config.warmup_steps:
             notes.append(f"the warm-up is {warmup} steps, since the run has only {steps}")
-        for name in self.recipe.budgets:
-            asked = getattr(self.config.tokens, name)
-            if self._budget(name) < asked:
+        for name in self.recipe.max_lengths:
+            asked = getattr(self.config.max_length, name)
+            if self._max_length(name) < asked:
                 limit = self.model.max_tokens
                 notes.append(f"{name} is cut at {limit} tokens, not {asked}: the encoder's limit")
         if self.config.train_vision:

@@ -60,9 +60,9 @@ class Validation:
         benchmarks = {}
         for field in found:
             benchmark = Benchmark.load(collection, encoder, field, split=split, progress=progress)
-            budget = config.tokens.of(field, encoder.max_tokens)
-            benchmarks[field] = (benchmark, benchmark.tokenize(encoder, budget))
-        return cls(collection, benchmarks, config.pass_tokens) if benchmarks else None
+            max_length = config.max_length.of(field, encoder.max_tokens)
+            benchmarks[field] = (benchmark, benchmark.tokenize(encoder, max_length))
+        return cls(collection, benchmarks, config.micro_batch_tokens) if benchmarks else None
 
     @property
     def failed(self) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from paragrain.progress import progress_bar
 if TYPE_CHECKING:
     from paragrain.encoders import ImageTextEncoder
 
-TOKEN_BUDGETS = (77, 128, 248, 512)
+MAX_LENGTHS = (77, 128, 248, 512)
 """What CLIP reads, what paragraphs are cut at here, what Long-CLIP reads, what BLIP reads."""
 
 _BATCH = 4096
@@ -85,7 +85,7 @@ class KindLengths:
         empty: how many were left out.
         words: spread of the parts between white space; None if there are no texts.
         tokens: spread of the uncut tokens, special tokens included; None if there are no texts.
-        longer: for each of `TOKEN_BUDGETS`, the texts with more tokens, which lose some of them.
+        longer: for each of `MAX_LENGTHS`, the texts with more tokens, which lose some of them.
     """
 
     texts: int
@@ -94,9 +94,9 @@ class KindLengths:
     tokens: Spread | None
     longer: dict[int, int]
 
-    def share_longer(self, budget: int) -> float | None:
-        """Share from 0 to 1 of the texts with more tokens than `budget`; None without texts."""
-        return share(self.longer[budget], self.texts)
+    def share_longer(self, max_length: int) -> float | None:
+        """Share from 0 to 1 of the texts with more tokens than `max_length`; None without texts."""
+        return share(self.longer[max_length], self.texts)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -134,9 +134,9 @@ class TextLengths:
         for name, kind in self.kinds.items():
             if kind.words and kind.tokens:
                 words.append((name, kind.texts, *kind.words.row))
-                shares = (percent(kind.share_longer(budget)) for budget in TOKEN_BUDGETS)
+                shares = (percent(kind.share_longer(max_length)) for max_length in MAX_LENGTHS)
                 tokens.append((name, kind.texts, *kind.tokens.row, *shares))
-        longer = tuple(f"over {budget}, %" for budget in TOKEN_BUDGETS)
+        longer = tuple(f"over {max_length}, %" for max_length in MAX_LENGTHS)
         return [
             Table("Words", head, words),
             Table(f"Tokens of {self.encoder}, special tokens included", (*head, *longer), tokens),
@@ -177,7 +177,7 @@ class _Lengths:
             self.empty,
             Spread.of(words) if len(words) else None,
             Spread.of(tokens) if len(tokens) else None,
-            {budget: int((tokens > budget).sum()) for budget in TOKEN_BUDGETS},
+            {max_length: int((tokens > max_length).sum()) for max_length in MAX_LENGTHS},
         )
 
 
@@ -190,7 +190,7 @@ def text_lengths(
 ) -> TextLengths:
     """Measure all texts in words and in tokens, before any cut.
 
-    Tokens are counted as the encoder counts them against its budget: start and end token
+    Tokens are counted as the encoder counts them against its max_length: start and end token
     included. Only eight bytes a text are kept, so any number of records can be streamed.
 
     Args:

@@ -7,7 +7,7 @@ import numpy as np
 
 from paragrain import pages, plots
 from paragrain.annotation.measures.agreement import Agreement
-from paragrain.annotation.measures.lengths import TOKEN_BUDGETS, Table, TextLengths
+from paragrain.annotation.measures.lengths import MAX_LENGTHS, Table, TextLengths
 from paragrain.annotation.measures.statistics import SCORES, AnnotationStatistics
 from paragrain.files import write_text
 
@@ -22,7 +22,7 @@ _TICKS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 
 
 def token_lengths(lengths: TextLengths) -> "Figure":
-    """One curve a kind: the share of its texts that a token budget holds whole."""
+    """One curve a kind: the share of its texts that a maximum length holds whole."""
     drawing, axes = _figure("tokens of a text, special tokens included", "texts that fit, %")
     styles = zip(plots.COLOURS, _DASHES, strict=False)
     longest = 600.0
@@ -40,13 +40,13 @@ def token_lengths(lengths: TextLengths) -> "Figure":
     ticks = [tick for tick in _TICKS if tick <= longest]
     axes.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
-    for budget in TOKEN_BUDGETS:
-        axes.axvline(budget, color=plots.SOFT, linewidth=1, zorder=0)
+    for max_length in MAX_LENGTHS:
+        axes.axvline(max_length, color=plots.SOFT, linewidth=1, zorder=0)
     # Their labels stand above the frame, where no curve and no other label can be.
     above = axes.secondary_xaxis("top")
-    above.set_xticks(TOKEN_BUDGETS, labels=[str(budget) for budget in TOKEN_BUDGETS])
+    above.set_xticks(MAX_LENGTHS, labels=[str(max_length) for max_length in MAX_LENGTHS])
     above.minorticks_off()
-    above.set_xlabel("token budgets", labelpad=6)
+    above.set_xlabel("maximum lengths", labelpad=6)
     above.tick_params(labelsize=plots.SMALL, colors=plots.SOFT)
     above.xaxis.label.set_color(plots.INK)
     above.spines["top"].set_color(plots.FRAME)

@@ -42,14 +42,14 @@ class Pairs:
         ids: of the images, in the order of the benchmark.
         images, texts: float32 [N, D] unit vectors; row by row they belong together.
         written: the N texts.
-        tokens: the token budget the texts were read with.
+        tokens: the maximum length the texts were read with.
     """
 
     ids: list[str]
     images: np.ndarray
     texts: np.ndarray
     written: list[str]
-    tokens: int
+    max_length: int
 
 
 def draw_rows(benchmark: Benchmark, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +81,7 @@ def draw_pairs(
     benchmark: Benchmark,
     encoder: ImageTextEncoder,
     *,
-    tokens: int,
+    max_length: int,
     size: int = 500,
     seed: int = 0,
     progress: bool = False,
@@ -97,9 +97,9 @@ def draw_pairs(
     check_vision(benchmark, encoder)
     images, texts = draw_rows(benchmark, size, seed)
     written = [benchmark.texts[row] for row in texts]
-    vectors = encode_texts(encoder, written, tokens=tokens, progress=progress).vectors
+    vectors = encode_texts(encoder, written, max_length=max_length, progress=progress).vectors
     ids = [benchmark.ids[row] for row in images]
-    return Pairs(ids, benchmark.images[images], vectors, written, tokens)
+    return Pairs(ids, benchmark.images[images], vectors, written, max_length)
 
 
 def check_vision(benchmark: Benchmark, encoder: ImageTextEncoder) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MEASURES = ("gradient", "attention")
 BEHIND = 60
-"""Tokens that a budget of 60 would not read are "behind"."""
+"""Tokens that a maximum length of 60 would not read are "behind"."""
 
 WIDTH = 8
 """Tokens in a bin of the profile by position."""
@@ -60,13 +60,13 @@ class Positions:
     Attributes:
         measure: one of `MEASURES`.
         texts: N, one of each image.
-        tokens: the budget.
+        tokens: the maximum length.
         starts: [P] first position of each bin of `WIDTH` tokens; the start token is position 0.
         by_position: [P] mean weight of a token in the bin, 1 where it is even; over the texts that
             reach it.
         reach: [P] texts that reach each bin.
         by_tenth: [10] share of each tenth of the words of a text; even is 0.1.
-        behind, behind_even: share of the mass on tokens that a budget of `BEHIND` would not read,
+        behind, behind_even: share of the mass on tokens that a length of `BEHIND` would not read,
             and what it would be if all tokens weighed the same.
         mean_place: mean place of the mass from 0 (first word) to 1 (last); even is 0.5.
         special: share of all mass on tokens that stand for no word: start and end tokens. What
@@ -76,7 +76,7 @@ class Positions:
 
     measure: str
     texts: int
-    tokens: int
+    max_length: int
     starts: list[int]
     by_position: list[Measured]
     reach: list[int]
@@ -123,7 +123,7 @@ def positions(
     benchmark: Benchmark,
     encoder: ImageTextEncoder,
     *,
-    tokens: int,
+    max_length: int,
     measure: str = "gradient",
     size: int = 300,
     resamples: int = RESAMPLES,
@@ -145,7 +145,7 @@ def positions(
     images, texts = draw_rows(benchmark, size, seed)
     written = [benchmark.texts[row] for row in texts]
     vectors = torch.from_numpy(benchmark.images[images]).to(encoder.device)
-    found = encoder.tokenize(written, tokens)
+    found = encoder.tokenize(written, max_length)
     rows = [found.row(index) for index in range(len(found))]
     weigh = _gradients if measure == "gradient" else _attentions
     weights: list[np.ndarray] = [np.zeros(0)] * len(rows)
@@ -160,7 +160,9 @@ def positions(
                 weights[index] = by_text[place, : len(rows[index])]
             step(len(batch))
     words = [_stand_for_words(encoder, *pair) for pair in zip(written, rows, strict=True)]
-    return summarise(weights, words, measure=measure, tokens=tokens, resamples=resamples, seed=seed)
+    return summarise(
+        weights, words, measure=measure, max_length=max_length, resamples=resamples, seed=seed
+    )
 
 
 def _stand_for_words(encoder: ImageTextEncoder, text: str, row: np.ndarray) -> np.ndarray:
@@ -175,7 +177,7 @@ def summarise(
     words: Sequence[np.ndarray],
     *,
     measure: str,
-    tokens: int,
+    max_length: int,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Positions:
@@ -184,16 +186,16 @@ def summarise(
     Args:
         weights: of each text [L], at least 0, for its start token and on.
         words: of each text bool [L]: False for tokens that stand for no word.
-        measure, tokens, resamples, seed: as in `positions`.
+        measure, max_length, resamples, seed: as in `positions`.
 
     A start token, three words that weigh 1, 1 and 2, an end token.
 
     >>> weights, words = np.array([4.0, 1, 1, 2, 0]), np.array([False, True, True, True, False])
-    >>> found = summarise([weights], [words], measure="gradient", tokens=8, resamples=1)
+    >>> found = summarise([weights], [words], measure="gradient", max_length=8, resamples=1)
     >>> found.special.value, found.by_position[0].value, found.mean_place.value
     (0.5, 1.0, 0.625)
     """
-    bins = -(-tokens // WIDTH)
+    bins = -(-max_length // WIDTH)
     by_position = np.full((len(weights), bins), np.nan)
     numbers = np.full((len(weights), TENTHS + 4), np.nan)  # tenths, behind, even, place, special
     for index, (all_weights, is_word) in enumerate(zip(weights, words, strict=True)):
@@ -206,7 +208,7 @@ def summarise(
         with np.errstate(invalid="ignore", divide="ignore"):
             counts = np.bincount(places // WIDTH, minlength=bins)
             by_position[index] = len(places) * binned / counts
-        # The budget keeps its end token, so the last word token read is at BEHIND - 2.
+        # The maximum length keeps its end token, so the last word token read is at BEHIND - 2.
         behind = places > BEHIND - 2
         middle = np.arange(len(places)) / max(len(places) - 1, 1)
         numbers[index] = [
@@ -224,7 +226,7 @@ def summarise(
     return Positions(
         measure,
         len(weights),
-        tokens,
+        max_length,
         [place * WIDTH for place in used],
         [profile[place] for place in used],
         [reach[place] for place in used],

@@ -94,7 +94,7 @@ class Qualitative:
     examples: list[Example]
     counts: Counts
     k: int
-    tokens: int
+    max_length: int
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -218,7 +218,7 @@ def qualitative(
     ranks: Mapping[str, Sequence[QueryRanks]],
     encoders: Mapping[str, ImageTextEncoder],
     *,
-    tokens: int,
+    max_length: int,
     direction: str = "text_to_image",
     k: int = K,
     examples: int = EXAMPLES,
@@ -229,7 +229,7 @@ def qualitative(
         benchmark: what the ranks are of.
         ranks: of two models, by name, one for each seed.
         encoders: of the same two names, the model of the first seed, which answers.
-        tokens: the budget that the ranks were made with.
+        max_length: that the ranks were made with.
         direction: "text_to_image" or "image_to_text".
         k: so many answers are shown.
         examples: at most so many.
@@ -248,7 +248,7 @@ def qualitative(
     for encoder in encoders.values():
         check_vision(benchmark, encoder)
     told = KINDS[:2] if counts.first or counts.second else KINDS[2:]
-    answer = _Answers(benchmark, direction, tokens, k)
+    answer = _Answers(benchmark, direction, max_length, k)
     units = sides[0][0].units(direction)
     rows, of_kind = [], []
     for kind, places in zip(
@@ -270,7 +270,7 @@ def qualitative(
         for place, (kind, row) in enumerate(zip(of_kind, rows, strict=True))
     ]
     seeds = [len(side) for side in sides]
-    return Qualitative(names[0], names[1], direction, seeds, found, counts, k, tokens)
+    return Qualitative(names[0], names[1], direction, seeds, found, counts, k, max_length)
 
 
 def _of_seeds(ranks: Sequence[QueryRanks], direction: str, row: int) -> list[float]:
@@ -280,8 +280,8 @@ def _of_seeds(ranks: Sequence[QueryRanks], direction: str, row: int) -> list[flo
 class _Answers:
     """Queries of one direction and what a model answers them."""
 
-    def __init__(self, benchmark: Benchmark, direction: str, tokens: int, k: int) -> None:
-        self.benchmark, self.tokens, self.k = benchmark, tokens, k
+    def __init__(self, benchmark: Benchmark, direction: str, max_length: int, k: int) -> None:
+        self.benchmark, self.max_length, self.k = benchmark, max_length, k
         self.asks_in_words = direction == "text_to_image"
         images = benchmark.text_image if self.asks_in_words else np.unique(benchmark.text_image)
         self.rows = images.tolist()
@@ -303,11 +303,11 @@ class _Answers:
         benchmark = self.benchmark
         if self.asks_in_words:
             asked = encode_texts(
-                encoder, [benchmark.texts[row] for row in rows], tokens=self.tokens
+                encoder, [benchmark.texts[row] for row in rows], max_length=self.max_length
             ).vectors
             best, _ = top_k(asked, benchmark.images, self.k)
             return [[benchmark.ids[image] for image in own] for own in best.tolist()]
-        offered = encode_texts(encoder, benchmark.texts, tokens=self.tokens).vectors
+        offered = encode_texts(encoder, benchmark.texts, max_length=self.max_length).vectors
         asked = benchmark.images[[self.rows[row] for row in rows]]
         best, _ = top_k(asked, offered, self.k)
         return [[benchmark.texts[text] for text in own] for own in best.tolist()]
@@ -346,7 +346,7 @@ def qualitative_html(found: Qualitative, collection: Collection | None) -> str:
     parts = [
         pages.paragraph(found.rule),
         pages.table(["queries", "number", "share", "shown here"], rows, "To find: to rank the "
-                    f"right answer first. Texts are read up to {found.tokens} tokens. The best "
+                    f"right answer first. Texts are read up to {found.max_length} tokens. The best "
                     f"{found.k} {others} of each model; what is right is framed in green.{seeds}"),
     ]  # fmt: skip
     for kind, words in what.items():

@@ -38,7 +38,7 @@ _TOP = 5
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text: where it stands, and its share; None if it lies behind the budget."""
+    """A word of a text: where it stands, and its share; None if it lies behind the length."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class Saliency:
     Attributes:
         id: of the image.
         text: the whole text.
-        tokens: the budget it was read with.
+        tokens: the maximum length it was read with.
         cosine: of the pair.
         picture: uint8 [H, W, 3], what the image encoder sees.
         patches: float64 [rows, columns], shares that sum to 1.
@@ -63,7 +63,7 @@ class Saliency:
 
     id: str
     text: str
-    tokens: int
+    max_length: int
     cosine: float
     picture: np.ndarray
     patches: np.ndarray
@@ -90,7 +90,7 @@ class Saliency:
 
 
 def saliency(
-    encoder: ImageTextEncoder, image: Image.Image, text: str, *, tokens: int, id: str = ""
+    encoder: ImageTextEncoder, image: Image.Image, text: str, *, max_length: int, id: str = ""
 ) -> Saliency:
     """Differentiate the cosine of an image and a text.
 
@@ -98,16 +98,16 @@ def saliency(
         encoder: any, with an image side that is there; it stays as it is.
         image: upright RGB, as `images.decode` gives it.
         text: is read up to `tokens` tokens.
-        tokens: the budget.
+        tokens: the maximum length.
         id: of the image, for the page.
 
     Raises:
-        UsageError: the text has no words, or the budget is none.
+        UsageError: the text has no words, or the maximum length is none.
         ParagrainError: the encoder does not tell where it looks tokens up.
     """
     if not text.strip():
         raise UsageError("a text without words has no salient words: choose another pair")
-    row = encoder.tokenize([text], tokens).row(0)
+    row = encoder.tokenize([text], max_length).row(0)
     ids, mask = (part.to(encoder.device) for part in pad([row], encoder.pad_id))
     with watched(encoder) as leaves:
         pixels = encoder.pixels(image)[None].to(encoder.device).requires_grad_()
@@ -117,7 +117,7 @@ def saliency(
     words, special = _by_word(encoder, text, row, _shares(by_token))
     patches = _shares(_by_patch(to_pixels[0].detach().double().cpu().numpy(), _side(encoder)))
     seen = _seen(encoder, pixels[0].detach().cpu().numpy())
-    return Saliency(id, text, tokens, float(cosine.detach()), seen, patches, words, special)
+    return Saliency(id, text, max_length, float(cosine.detach()), seen, patches, words, special)
 
 
 def _shares(lengths: np.ndarray) -> np.ndarray:
@@ -231,7 +231,7 @@ def _shaded(name: str, found: Saliency) -> str:
     ranked = sorted((w for w in found.words if w.share), key=lambda w: -(w.share or 0.0))
     told = [f"{found.text[w.start : w.end]} {100 * (w.share or 0):.1f} %" for w in ranked[:_TOP]]
     rest = [f"{token} {100 * share:.1f} %" for token, share in found.special.items()]
-    unread = f" Struck out: not read, with a budget of {found.tokens} tokens."
+    unread = f" Struck out: not read, with a maximum length of {found.max_length} tokens."
     note = f"Most: {', '.join(told)}. Tokens that are no words: {', '.join(rest) or 'none'}."
     note += unread if any(word.share is None for word in found.words) else ""
     return f"<p><b>{pages.text(name)}</b> {''.join(pieces)}</p>{pages.paragraph(note, dim=True)}"

@@ -148,7 +148,7 @@ def _trained_on(study: Study, scores: Scores) -> Iterator[Block]:
 def _how(study: Study, found: Findings, stored: Path | None) -> Iterator[Block]:
     """How to make all of it again."""
     config, made = study.config, found.made
-    budgets = ", ".join(f"{k} {v}" for k, v in config.tokens.model_dump().items())
+    max_lengths = ", ".join(f"{k} {v}" for k, v in config.max_length.model_dump().items())
     steps = "" if config.max_steps is None else f" at most {config.max_steps:,} steps,"
     epochs = f" {config.epochs} epochs," if config.max_steps is None else ""
     yield Heading("How it was made")
@@ -163,8 +163,8 @@ def _how(study: Study, found: Findings, stored: Path | None) -> Iterator[Block]:
         f"Start: {study.file.model}. AdamW, learning rate {config.learning_rate:g}, "
         f"{config.batch_size} images a step,{steps}{epochs} {config.warmup_steps} warm-up steps "
         "(at most a tenth of a run), "
-        f"temperature {config.temperature:g}, weight decay {config.weight_decay:g}. Token budgets "
-        f"in training: {budgets}. What a model has otherwise stands in its table. The seed is that "
+        f"temperature {config.temperature:g}, weight decay {config.weight_decay:g}. Lengths "
+        f"in training: {max_lengths}. What a model has otherwise stands in its table. The seed is "
         "of the order of the data, the random picks and dropout; all seeds train on the same "
         f"images. {_cost(made.done, made.cells, made.timed, made.hours)} "
         f"paragrain {made.version}."
@@ -188,11 +188,15 @@ def _cost(done: int, cells: int, timed: int, hours: float) -> str:
 
 
 def _benchmarks(study: Study, found: Findings) -> Iterator[Block]:
-    """What each benchmark turned out to be, and where a model was read with another budget."""
+    """What each benchmark turned out to be, and where a model was read with another length."""
     rows = []
     for name, one in found.scores.measured.items():
         spec = study.file.benchmarks[name]
-        own = {study.title(m): tokens for m, tokens in one.tokens.items() if tokens != spec.budget}
+        own = {
+            study.title(m): tokens
+            for m, tokens in one.max_length.items()
+            if tokens != spec.max_length
+        }
         less = "".join(f"; {title} {tokens}" for title, tokens in own.items())
         rows.append(
             [
@@ -201,13 +205,13 @@ def _benchmarks(study: Study, found: Findings) -> Iterator[Block]:
                 spec.field,
                 f"{one.images:,}",
                 f"{one.texts:,}",
-                f"{spec.budget}{less}",
+                f"{spec.max_length}{less}",
             ]
         )
     if rows:
         yield Table(
             ["benchmark", "collection, split", "texts", "images", "number of texts", "tokens"],
             rows,
-            "What was measured: images and texts that were ranked, and the token budget.",
+            "What was measured: images and texts that were ranked, and the maximum length.",
             words=True,
         )

@@ -115,9 +115,9 @@ def _curves(scores: Scores) -> Iterator[dict[str, Any]]:
     for curve, lines in scores.curves.items():
         for name, line in lines.items():
             for direction, points in line.items():
-                for budget, estimate in points.items():
+                for max_length, estimate in points.items():
                     place = {"curve": curve, "model": name, "direction": direction}
-                    yield {**place, "tokens": budget, **_estimate(estimate)}
+                    yield {**place, "max_length": max_length, **_estimate(estimate)}
 
 
 def _along(study: Study, scores: Scores) -> Iterator[dict[str, Any]]:
@@ -126,9 +126,9 @@ def _along(study: Study, scores: Scores) -> Iterator[dict[str, Any]]:
         base = base_of(study, lines)
         for name in lines:
             for direction in DIRECTIONS if name != base else ():
-                for budget, one in scores.along(curve, base, name, direction).items():
+                for max_length, one in scores.along(curve, base, name, direction).items():
                     place = {"curve": curve, "first": base, "second": name, "direction": direction}
-                    yield {**place, "tokens": budget, **_rounded(one)}
+                    yield {**place, "max_length": max_length, **_rounded(one)}
 
 
 def _rounded(difference: Difference) -> dict[str, float]:
@@ -236,14 +236,14 @@ def _scores(content: Mapping[str, Any]) -> StoredScores:
     curves: dict[str, dict[str, dict[str, dict[int, Estimate]]]] = {}
     for row in content["curves"]:
         lines = curves.setdefault(row["curve"], {}).setdefault(row["model"], {})
-        lines.setdefault(row["direction"], {})[row["tokens"]] = _stored(row)
+        lines.setdefault(row["direction"], {})[row["max_length"]] = _stored(row)
     best: dict[Column, dict[str, str]] = {}
     for row in content["marks"]:
         best.setdefault(_column(row), {})[row["model"]] = row["mark"]
     along: dict[tuple[str, str, str, str], dict[int, Difference]] = {}
     for row in content["along"] if content["paired"] else ():
         place = (row["curve"], row["first"], row["second"], row["direction"])
-        along.setdefault(place, {})[row["tokens"]] = _difference(row)
+        along.setdefault(place, {})[row["max_length"]] = _difference(row)
     return StoredScores(
         recalls,
         curves,

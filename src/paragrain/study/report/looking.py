@@ -75,16 +75,16 @@ class Looker:
             )
         return self._benchmarks[key]
 
-    def tokens(self, benchmark: str, model: str) -> int:
-        """The budget of a benchmark for a model."""
-        return min(self.study.file.benchmarks[benchmark].budget, self.encoder(model).max_tokens)
+    def max_length(self, benchmark: str, model: str) -> int:
+        """The maximum length of a benchmark for a model."""
+        return min(self.study.file.benchmarks[benchmark].length, self.encoder(model).max_tokens)
 
     def pairs(self, benchmark: str, model: str, most: int | None = None) -> Pairs:
         """A sample of matched pairs, of at most `most` images."""
         return draw_pairs(
             self.benchmark(benchmark, model),
             self.encoder(model),
-            tokens=self.tokens(benchmark, model),
+            max_length=self.max_length(benchmark, model),
             size=min(self.spec.sample, most or self.spec.sample),
         )
 
@@ -195,7 +195,7 @@ def _positions(looker: Looker, names: list[str], found: Looked) -> None:
             found.positions.setdefault(measure, {})[name] = positions(
                 looker.benchmark(benchmark, name),
                 looker.encoder(name),
-                tokens=looker.tokens(benchmark, name),
+                max_length=looker.max_length(benchmark, name),
                 measure=measure,
             )
 
@@ -209,9 +209,9 @@ def _saliency(looker: Looker, names: list[str], found: Looked) -> None:
     record = collection.get([first.ids[row]])[first.ids[row]]
     image = decode(collection.image_bytes(record))
     for name in names:
-        tokens = looker.tokens(looker.spec.benchmark, name)
+        tokens = looker.max_length(looker.spec.benchmark, name)
         found.saliency[name] = saliency(
-            looker.encoder(name), image, text, tokens=tokens, id=record.id
+            looker.encoder(name), image, text, max_length=tokens, id=record.id
         )
 
 
@@ -225,7 +225,7 @@ def _examples(looker: Looker, names: list[str], found: Looked) -> None:
             looker.benchmark(looker.spec.benchmark, both[0]),
             {title(name): looker.ranks(name) for name in both},
             {title(name): looker.encoder(name) for name in both},
-            tokens=looker.tokens(looker.spec.benchmark, both[0]),
+            max_length=looker.max_length(looker.spec.benchmark, both[0]),
             direction=direction,
         )
 

@@ -159,8 +159,8 @@ def _recipe_row(study: Study, cell: Cell) -> list[str]:
 def _pick(pick: Pick) -> str:
     """One pick of a recipe with all that it says, such as "paragraph (all, order: sentences)"."""
     said = pick.model_dump(by_alias=True)  # without what is as usual
-    more = [f"{name}: {value}" for name, value in said.items() if name not in ("from", "pick")]
-    return f"{pick.source} ({', '.join([str(pick.pick), *more])})"
+    more = [f"{name}: {value}" for name, value in said.items() if name not in ("from", "select")]
+    return f"{pick.source} ({', '.join([str(pick.select), *more])})"
 
 
 def _value(value: Any, usual: Any) -> str:
@@ -201,7 +201,7 @@ def _pareto(
 
 
 def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
-    """Recall against the token budget, and what each model finds beyond the first."""
+    """Recall against the maximum length, and what each model finds beyond the first."""
     if not scores.curves:
         return
     yield Heading("How much of a text is read?")
@@ -217,19 +217,19 @@ def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
             for direction in DIRECTIONS:
                 yield _curve(study, scores, name, [base, *group], direction, number)
         yield Table(
-            ["model", *((ARROWS[d], str(b)) for d in DIRECTIONS for b in curve.budgets)],
+            ["model", *((ARROWS[d], str(b)) for d in DIRECTIONS for b in curve.max_lengths)],
             [
                 [
                     study.title(model),
                     *(
                         f"{line[d][b].mean:.1f}" if b in line.get(d, {}) else ""
                         for d in DIRECTIONS
-                        for b in curve.budgets
+                        for b in curve.max_lengths
                     ),
                 ]
                 for model, line in lines.items()
             ],
-            f"The same in numbers: Recall@1 in percent by token budget, {benchmark}.",
+            f"The same in numbers: Recall@1 in percent by maximum length, {benchmark}.",
         )
     yield Command(f"paragrain study run {study.path}")
 

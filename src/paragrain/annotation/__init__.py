@@ -11,10 +11,10 @@ from paragrain.annotation.runs import annotate
 from paragrain.annotation.settings import (
     AnnotationSettings,
     BackendSettings,
-    ImageRule,
     SceneErrors,
     checked,
 )
+from paragrain.annotation.settings_file import RunKeys, run_settings
 from paragrain.annotation.simulator import truth_tables
 from paragrain.annotation.status import Status, status
 
@@ -24,10 +24,10 @@ __all__ = [
     "AnnotationSettings",
     "BackendSettings",
     "Check",
-    "ImageRule",
     "Overview",
     "Plan",
     "PromptSet",
+    "RunKeys",
     "SceneErrors",
     "Status",
     "agreement",
@@ -39,6 +39,7 @@ __all__ = [
     "only_model",
     "overview",
     "plan",
+    "run_settings",
     "status",
     "truth_tables",
 ]

@@ -23,9 +23,7 @@ _WHOLE = frozenset(
     "end_of_turn endoftext end_of_text complete completed done finished tool_call tool_calls "
     "tool_use function_call".split()
 )
-_TRUNCATED = re.compile(
-    r"length|max.*token|token.*(?:max|limit|budget)|truncat|context|incomplete"
-)
+_TRUNCATED = re.compile(r"length|max.*token|token.*(?:max|limit|budget)|truncat|context|incomplete")
 _FILTERED = re.compile(
     r"filter|safety|recitation|block|prohibited|spii|guardrail|moderat|toxic|flagged|refus|policy"
     r"|sensitive"

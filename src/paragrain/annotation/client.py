@@ -86,8 +86,8 @@ class Client:
         """Open the models; a judge that is the generator shares its connection and its places."""
         generator, judge = self.settings.generator, self.settings.judge
         self._models.append(_Model(generator))
-        if judge not in (None, generator) and "paragraph" in self.settings.texts:
-            self._models.append(_Model(judge))  # type: ignore[arg-type]
+        if judge is not None and judge != generator and "paragraph" in self.settings.texts:
+            self._models.append(_Model(judge))
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -264,9 +264,7 @@ class _PlaceIndex:
             recent = (self._recent, self._recent.values())
             new_keys, new_places = (np.array(array("Q", part), np.uint64) for part in recent)
             # Of equal keys the first is taken, which is the latest.
-            self._keys, first = np.unique(
-                np.concatenate([new_keys, self._keys]), return_index=True
-            )
+            self._keys, first = np.unique(np.concatenate([new_keys, self._keys]), return_index=True)
             self._places = np.concatenate([new_places, self._places])[first]
             self._recent = {}
 

@@ -335,10 +335,10 @@ class _Loop:
         tokens = settings.paragraph_tokens
         return (yield from _ask(settings.generator, settings, self.limits, tokens, make, read))
 
-    def _call(self, kind: Kind, *prompts: str | None, **more: Any) -> Call:
+    def _call(self, kind: Kind, prompt: str, json_prompt: str | None = None, **more: Any) -> Call:
         """A call to the generator, with the seed that follows from image and question."""
-        sampling = {"temperature": self.settings.temperature, "top_p": self.settings.top_p}
-        call = Call(kind, self.record, *prompts, **sampling, **more)  # type: ignore[arg-type]
+        more |= {"temperature": self.settings.temperature, "top_p": self.settings.top_p}
+        call = Call(kind, self.record, prompt, json_prompt, **more)
         return replace(call, seed=call_seed(self.settings.seed, self.content, call))
 
     def _fail(self, kind: Kind, failure: Failure) -> None:

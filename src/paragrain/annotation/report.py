@@ -154,7 +154,7 @@ class FinishedFiles:
         except (OSError, pa.ArrowException):
             return None
         release = f"{version('paragrain')} {RULE_VERSION}"
-        return fingerprint and [self._run, self._split, fingerprint, release]
+        return [self._run, self._split, fingerprint, release] if fingerprint else None
 
     def _note(self, file: Path) -> Path:
         return self._folder / "annotation" / "files" / f"{file.stem}.json"

@@ -18,11 +18,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[int, Field(ge=1)]
 
 
-class _Settings(BaseModel):
+class Settings(BaseModel):
+    """Settings that do not change, and have no unknown names."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class SceneErrors(_Settings):
+class SceneErrors(Settings):
     """How often the backend `scenes` errs, and how; all zero is a perfect annotator.
 
     Attributes:
@@ -52,7 +54,7 @@ class SceneErrors(_Settings):
     truncated: Share = 0.0
 
 
-class BackendSettings(_Settings):
+class BackendSettings(Settings):
     """Where a model is and how it is asked.
 
     Attributes:
@@ -127,7 +129,7 @@ def _weights_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-class ImageRule(_Settings):
+class ImageRule(Settings):
     """Which images are sent, and how: upright, first frame, scaled down, encoded anew as JPEG.
 
     Attributes:
@@ -145,7 +147,7 @@ class ImageRule(_Settings):
     quality: Annotated[int, Field(ge=1, le=95)] = 90
 
 
-class AnnotationSettings(_Settings):
+class AnnotationSettings(Settings):
     """What is written for each image, by whom, and when it is good enough.
 
     Attributes:

@@ -10,7 +10,6 @@ independent of each other.
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from paragrain.annotation.calls import Call, Reply, RequestFailed
 from paragrain.annotation.loop import provenance
@@ -373,8 +372,3 @@ def truth_tables(records: Iterable[Record], threshold: int = 5) -> list[Table]:
         formats={3: ".1%"},
     )
     return [texts, judge, kept]
-
-
-def truth_json(tables: Sequence[Table]) -> dict[str, Any]:
-    """Tables as plain values."""
-    return {"tables": [table.as_dict() for table in tables]}

@@ -182,9 +182,7 @@ class ServerBackend:
                         raise RequestFailed(
                             reason, unanswered=True, spoken=failure.spoken
                         ) from None
-                    self.trouble = (
-                        f"{failure}; tried again for at most {most:g} s (retry_timeout)"
-                    )
+                    self.trouble = f"{failure}; tried again for at most {most:g} s (retry_timeout)"
                     await asyncio.sleep(wait)
                 else:
                     self.trouble = ""

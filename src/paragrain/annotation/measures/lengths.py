@@ -22,6 +22,11 @@ _BATCH = 4096
 """Texts that wait to be tokenised together."""
 
 
+def share(part: float, whole: int) -> float | None:
+    """`part / whole`; None where there is no whole."""
+    return part / whole if whole else None
+
+
 @dataclass(frozen=True)
 class Spread:
     """How a length is spread over texts: its mean, and its 0th to 100th percentiles.
@@ -72,7 +77,7 @@ class KindLengths:
 
     def share_longer(self, max_length: int) -> float | None:
         """Share from 0 to 1 of the texts with more tokens; None without texts."""
-        return self.longer[max_length] / self.texts if self.texts else None
+        return share(self.longer[max_length], self.texts)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -145,8 +150,9 @@ class _Lengths:
         words = np.frombuffer(self.words, dtype=np.int32)
         tokens = np.frombuffer(self.tokens, dtype=np.int32)
         longer = {limit: int((tokens > limit).sum()) for limit in MAX_LENGTHS}
-        spreads = (Spread.of(lengths) if len(lengths) else None for lengths in (words, tokens))
-        return KindLengths(len(words), self.empty, *spreads, longer)
+        if not len(words):
+            return KindLengths(0, self.empty, None, None, longer)
+        return KindLengths(len(words), self.empty, Spread.of(words), Spread.of(tokens), longer)
 
 
 def text_lengths(

@@ -65,8 +65,9 @@ class Overview:
 
     def tables(self) -> list[Table]:
         """All that was found, as tables."""
-        tables = self.lengths.tables() + [t for t in self.annotation.tables() if t.rows]
-        return tables + ([self.agreement.table()] if self.agreement else [])
+        tables = [*self.lengths.tables(), *self.annotation.tables()]
+        tables += [self.agreement.table()] if self.agreement else []
+        return [table for table in tables if table.rows]
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -205,7 +206,7 @@ def write_stats_page(
     parts = [
         pages.heading("How long the texts are"),
         shown["token_lengths"],
-        *(table.html() for table in lengths.tables()),
+        *(table.html() for table in lengths.tables() if table.rows),
         pages.heading("How they were made"),
         pages.paragraph(
             f"{statistics.records:,} records; annotated: "

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from paragrain.annotation.measures.lengths import share
 from paragrain.collection import Record
 from paragrain.tables import Cell, Table
 
@@ -80,7 +81,7 @@ class Scores:
     @property
     def mean(self) -> float | None:
         """Mean of the scores that were given; None if none was."""
-        return _ratio(sum(s * n for s, n in enumerate(self.counts)), sum(self.counts))
+        return share(sum(s * n for s, n in enumerate(self.counts)), sum(self.counts))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -137,17 +138,17 @@ class AnnotationStatistics:
     @property
     def share_regenerated(self) -> float | None:
         """Share from 0 to 1 of the paragraphs that were written more than once."""
-        return _ratio(self.regenerated, self.candidates.total())
+        return share(self.regenerated, self.candidates.total())
 
     @property
     def share_gained(self) -> float | None:
         """Share from 0 to 1 of the compared paragraphs that gained."""
-        return _ratio(self.gained, self.compared)
+        return share(self.gained, self.compared)
 
     @property
     def mean_gain(self) -> float | None:
         """Points that the compared paragraphs gained on average."""
-        return _ratio(self.gain, self.compared)
+        return share(self.gain, self.compared)
 
     def _add(self, annotation: _Annotation) -> None:
         for kind, made in (("captions", annotation.captions), ("negatives", annotation.negatives)):
@@ -203,8 +204,8 @@ class AnnotationStatistics:
     def tables(self) -> list[Table]:
         """Who made what, what judging and writing again did, and what cannot be read."""
 
-        def percent(share: float | None) -> float | None:
-            return None if share is None else 100 * share
+        def percent(part: float | None) -> float | None:
+            return None if part is None else 100 * part
 
         made = [(*key, number) for key, number in self._by_kind()]
         judged = [
@@ -267,7 +268,3 @@ def annotation_statistics(records: Iterable[Record]) -> AnnotationStatistics:
         else:
             statistics._add(annotation)
     return statistics
-
-
-def _ratio(part: float, whole: int) -> float | None:
-    return part / whole if whole else None

@@ -112,7 +112,7 @@ def answer(reply: Reply) -> str | Failure:
         return Failure("refusal", f"the server ended it with {_short(str(reply.finish))!r}")
     if ending == "broken":
         return Failure("unended", f"the server ended it with {_short(str(reply.finish))!r}")
-    cut = ending == "cut"
+    cut = ending == "truncated"
     if reply.text is None or not reply.text.strip():
         return _without_answer("no content", cut)
     text, finished = _without_reasoning(reply.text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -134,7 +134,7 @@ def _without_answer(
     detail: str, cut: bool, otherwise: Literal["empty", "unreadable"] = "empty"
 ) -> Failure:
     """Nothing of an answer: it was cut before it began, or there is none."""
-    return Failure("cut" if cut else otherwise, detail, thinking=cut)
+    return Failure("truncated" if cut else otherwise, detail, thinking=cut)
 
 
 def opens_as_refusal(text: str) -> bool:
@@ -171,7 +171,7 @@ def find_json(text: str, cut: bool) -> tuple[str, Any, str] | Failure | None:
     except (ValueError, RecursionError):
         if (literal := _literal(text)) is not None:
             return "", literal, ""
-        return Failure("cut" if cut else "unreadable", "JSON that does not end or is broken")
+        return Failure("truncated" if cut else "unreadable", "JSON that does not end or is broken")
     after = text[end:].lstrip("`")
     if after.lstrip(", \n").startswith("{") and (literal := _literal(text)) is not None:
         return "", literal, ""

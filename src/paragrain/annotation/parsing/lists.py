@@ -109,7 +109,7 @@ def parse_items(reply: Reply, count: int, wording: str = "") -> Items:
     text = answer(reply)
     if isinstance(text, Failure):
         return Items([], text)
-    cut = reply.ending == "cut"
+    cut = reply.ending == "truncated"
     listing = _read_list(text, count, cut)
     if isinstance(listing, Failure):
         return Items([], Failure("refusal") if opens_as_refusal(text) else listing)
@@ -132,7 +132,7 @@ def parse_items(reply: Reply, count: int, wording: str = "") -> Items:
         else:
             items.setdefault(fold(item), item)
     failure = problems[0] if problems else None
-    return Items([*items.values()], Failure("cut", "the last item") if in_doubt else failure)
+    return Items([*items.values()], Failure("truncated", "the last item") if in_doubt else failure)
 
 
 def _ends(text: str) -> bool:
@@ -154,7 +154,7 @@ def _read_list(text: str, count: int, cut: bool) -> _Listing | Failure:
     marks = _number_marks(lines)
     if not marks:
         lines = lines if any(map(BULLET.match, lines)) else bulleted(lines, count)
-        none = Failure("cut" if cut else "unreadable", "no numbered list")
+        none = Failure("truncated" if cut else "unreadable", "no numbered list")
         return _bulleted(lines, count) or none
     numbers = [number for _, number, _ in marks]
     whole = len(marks) == count >= LEAST  # as Markdown counts, or from 0

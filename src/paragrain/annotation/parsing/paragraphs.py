@@ -119,12 +119,12 @@ def parse_paragraph(reply: Reply, wording: str = "") -> str | Failure:
     >>> parse_paragraph(Reply("Draft: A dog. It is big.\\n\\nFinal: A dog runs. It is red."))
     'A dog runs. It is red.'
     >>> str(parse_paragraph(Reply("A dog runs. It is", "length")))
-    'cut'
+    'truncated'
     """
     text = answer(reply)
     if isinstance(text, Failure):
         return text
-    cut = reply.ending == "cut"
+    cut = reply.ending == "truncated"
     found = find_json(text, cut)
     if isinstance(found, Failure):
         return found
@@ -135,7 +135,7 @@ def parse_paragraph(reply: Reply, wording: str = "") -> str | Failure:
         text = value
     text = _last_version(_without_note(broken_lines(text)))
     if isinstance(text, Failure):
-        return Failure("cut") if cut else text
+        return Failure("truncated") if cut else text
     if holds_refusal(text):
         return Failure("refusal")
     lines = _without_title([line.removeprefix("> ") for line in lines_of(text)])
@@ -193,7 +193,7 @@ def _checked(text: str, cut: bool, wording: str) -> str | Failure:
     text = without_farewell(text[_PREAMBLE.match(text).end() :])  # type: ignore[union-attr]
     text = _THE_END.sub("", without_notes(_without_heading(text)))
     if cut or not ENDS_SENTENCE.search(text) or re.search(r"(?:\.\.|…)\W*$", text):
-        return Failure("cut")
+        return Failure("truncated")
     plain = unquoted(text)
     if plain is None or (problem := blemish(plain)):
         return Failure("unreadable", "quotes that do not pair" if plain is None else problem)

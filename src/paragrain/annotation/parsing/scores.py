@@ -143,7 +143,7 @@ def parse_score(reply: Reply) -> int | Failure:
     text = answer(reply)
     if isinstance(text, Failure):
         return text
-    cut = reply.ending == "cut"
+    cut = reply.ending == "truncated"
     found = find_json(text, cut)
     if isinstance(found, tuple):
         value = _json_score(found[1])
@@ -155,7 +155,7 @@ def parse_score(reply: Reply) -> int | Failure:
         return Failure("refusal")
     plain = _SCALE.sub("scale", re.sub(r"\\boxed\b|[*_`$\"\[\]{}]", "", text))
     score = _stated(plain, cut, reply.ending == "unsaid" and not isinstance(found, tuple))
-    unstated = isinstance(score, Failure) and score.kind != "cut"
+    unstated = isinstance(score, Failure) and score.kind != "truncated"
     if (score == 0 or unstated) and mentions_refusal(text):
         return Failure("refusal")
     return score
@@ -193,9 +193,9 @@ def _stated(text: str, cut: bool, unsaid: bool) -> int | Failure:
     if corrections and (found or re.match(r"\s*\d", text)):
         found = [max(corrections, key=lambda match: match.start("n"))]
     if not found:
-        return Failure("cut" if cut else "unreadable", "no score")
+        return Failure("truncated" if cut else "unreadable", "no score")
     if any(_may_go_on(match, text, cut, unsaid) for match in found):
-        return Failure("cut", "the number may go on")
+        return Failure("truncated", "the number may go on")
     pairs = [pair.span() for pair in _PAIR.finditer(text)]
     numbers = {float(match["n"].replace(",", ".")) for match in found}
     if not corrections:

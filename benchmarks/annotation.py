@@ -153,7 +153,7 @@ def overhead(stub: Any, place: Path, args: argparse.Namespace, console: Console)
             times[name].append(time.perf_counter() - started)
     counts = stub.counters()
     console.print(
-        f"{report.images} images, {report.calls} requests, {args.max_concurrency} in flight"
+        f"{report.images} images, {report.calls} requests, {args.max_concurrency} at once"
     )
     assert counts["by_status"].keys() == {"200"}, counts
     table = Table(

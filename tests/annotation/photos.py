@@ -52,7 +52,7 @@ def make_world(folder: Path, *, files: int, rows: int) -> Path:
 
 
 def settings_for(stub: Any, **changes: Any) -> AnnotationSettings:
-    """Two models on the stub, four requests in flight for each, little patience."""
+    """Two models on the stub, four requests at once for each, short retries."""
     model = BackendSettings(
         model="writer", endpoint=stub.url, max_concurrency=4, retry_timeout=0.3, timeout=5
     )

@@ -264,9 +264,7 @@ def test_a_third_judge_is_compared_with_the_second(photos: Path, stub: Any) -> N
 # --- real photographs
 
 
-def test_fifty_photographs_at_sixty_four_max_concurrency(
-    shared: Path, tmp_path: Path, stub: Any
-) -> None:
+def test_fifty_photographs_sixty_four_at_once(shared: Path, tmp_path: Path, stub: Any) -> None:
     from paragrain.sources import import_coco
 
     folder = tmp_path / "photos"

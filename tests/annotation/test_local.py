@@ -149,7 +149,7 @@ def test_qwen2_vl_says_that_it_needs_torchvision(qwen2_vl: Path) -> None:
         LocalBackend(settings(qwen2_vl))
 
 
-def test_name_and_number_max_concurrency(llava: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_and_concurrency(llava: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(llava).name.startswith("tiny-llava ")
     monkeypatch.chdir(llava)
     backend = LocalBackend(settings(".", batch_size=3))

@@ -162,7 +162,7 @@ class TokenLimits:
         return max(tokens, self._least.get(model, 0))
 
     def next(self, model: str, limit: int, failure: Failure, factor: int) -> tuple[int, int]:
-        """The limit of the next request, and for how many tries the last one counts.
+        """The limit of the next request, and for how many retries the last one counts.
 
         It grows by `factor` if the answer had begun.
 
@@ -199,15 +199,15 @@ def _ask(
         settings: of the run.
         limits: of tokens, for this image.
         tokens: that the answer takes.
-        make: the call, from its number and from how many tries there were before.
+        make: the call, from its number and from how many retries there were before.
         read: what a reply says, or why it says nothing.
         factor: by which the limit of tokens grows.
     """
-    limit, number, tries = limits.first(model.name, tokens), 0, 0
+    limit, number, retries = limits.first(model.name, tokens), 0, 0
     failure: Failure | None = None
-    while tries <= settings.max_retries:
+    while retries <= settings.max_retries:
         number += 1
-        reply = yield replace(make(number, tries), max_tokens=limit)
+        reply = yield replace(make(number, retries), max_tokens=limit)
         if isinstance(reply, RequestFailed):
             return None, number, reply.failure
         found = read(reply)
@@ -215,7 +215,7 @@ def _ask(
             return found, number, None
         failure = replace(found, said=_excerpt(reply))
         limit, counts = limits.next(model.name, limit, failure, factor)
-        tries += counts
+        retries += counts
     return None, number, failure
 
 
@@ -239,7 +239,7 @@ class _Loop:
         outcome.changes.pop(FIELDS[kind], None)
         kept: list[str] = []
 
-        def make(number: int, tries: int) -> Call:
+        def make(number: int, retries: int) -> Call:
             missing = count - len(kept)
             prompts = settings.prompts.generation(kind, self.caption, missing, kept)
             return self._call(
@@ -329,7 +329,7 @@ class _Loop:
                         return Failure("repeated", f"says what a hard negative says: {sentence}")
             return text
 
-        def make(number: int, tries: int) -> Call:
+        def make(number: int, retries: int) -> Call:
             return self._call("paragraph", prompt, candidate=candidate, number=number)
 
         tokens = settings.paragraph_tokens
@@ -388,9 +388,9 @@ def score_paragraph(
     assert settings.judge is not None
     question = partial(Call, "judge", record, *settings.prompts.judging(text), schema("judge", 0))
 
-    def make(number: int, tries: int) -> Call:
+    def make(number: int, retries: int) -> Call:
         # The same greedy question would bring the same unreadable answer.
-        sampling = (settings.temperature, settings.top_p) if tries else (0.0, 1.0)
+        sampling = (settings.temperature, settings.top_p) if retries else (0.0, 1.0)
         call = question(
             candidate=candidate,
             number=number,

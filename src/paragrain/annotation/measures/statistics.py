@@ -222,8 +222,8 @@ class AnnotationStatistics:
         requests: list[Sequence[Cell]] = []
         for kind, counts in self.requests.items():
             if number := counts.total():
-                mean = sum(tries * n for tries, n in counts.items()) / number
-                again = sum(n for tries, n in counts.items() if tries > 1)
+                mean = sum(needed * n for needed, n in counts.items()) / number
+                again = sum(n for needed, n in counts.items() if needed > 1)
                 requests.append((kind, mean, 100 * again / number, max(counts)))
         title = f"Annotations that cannot be read (the first {_NAMED:,} at most)"
         return [

@@ -211,3 +211,21 @@ def test_failures_that_more_tries_may_mend_say_so(paragrain: Cli, photos: Path, 
     again = paragrain(*ask)  # what is stored was made by the same model and prompts
     assert again.code == 0
     assert "1 complete" in again.out
+
+
+def test_settings_of_a_file_yield_to_set_and_both_to_options(
+    paragrain: Cli, photos: Path, stub: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "annotate.yaml"
+    file.write_text(
+        f"endpoint: {stub.url}\nmodel: filed\njudge: none\ntexts: [captions]\ncaptions: 3\n"
+        "max_side: 36\nmax_retries: 0\n"
+    )
+    ask = ("annotate", photos, "--config", file, "--limit", 1)
+    assert paragrain(*ask, "--set", "captions=4", "--model", "named").code == 0
+    record = next(iter(Collection.open(photos).records()))
+    assert (len(record.generated), record.negatives, record.paragraph) == (4, [], None)
+    assert json.loads(record.annotation or "")["captions"]["model"] == "named"
+    described = json.loads((photos / "annotation" / "run.json").read_text())["settings"]
+    assert (described["image"]["max_side"], described["max_retries"]) == (36, 0)
+    assert described["judge"] is None

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from paragrain.annotation import AnnotationSettings, BackendSettings, SceneErrors, checked
+from paragrain.annotation import (
+    AnnotationSettings,
+    BackendSettings,
+    SceneErrors,
+    checked,
+    run_settings,
+)
 from paragrain.annotation.settings import run_name
 from paragrain.errors import UsageError
 
@@ -57,3 +63,28 @@ def test_the_name_of_a_run_tells_what_is_written_and_not_how_it_is_asked() -> No
     assert len({run(), run(model="n"), run(backend="scenes")}) == 3
     errors = SceneErrors(lenient=0.1)
     assert run(backend="scenes") != run(backend="scenes", errors=errors)
+
+
+def test_the_judge_has_the_writers_server_and_key_unless_it_has_its_own() -> None:
+    values = {"endpoint": "http://a/v1", "model": "m", "key_env": "A", "timeout": 9}
+    same, _ = run_settings(values)
+    assert same.judge == same.generator
+    named, _ = run_settings({**values, "judge": "j"})
+    assert named.judge == same.generator.model_copy(update={"model": "j"})
+    away, _ = run_settings(
+        {**values, "judge": "j", "judge_endpoint": "http://b/v1", "judge_key_env": "B"}
+    )
+    changes = {"model": "j", "endpoint": "http://b/v1", "key_env": "B"}
+    assert away.judge == same.generator.model_copy(update=changes)
+    local, _ = run_settings(
+        {"backend": "transformers", "model": "f", "judge": "j", "judge_endpoint": "http://b/v1"}
+    )
+    assert local.judge
+    assert (local.judge.backend, local.generator.backend) == ("openai", "transformers")
+    assert run_settings({**values, "judge": "none"})[0].judge is None
+
+
+def test_what_is_no_key_of_a_settings_file_is_named() -> None:
+    for name in ("generator", "image", "tries"):
+        with pytest.raises(UsageError, match=f"there is no setting '{name}': choose from"):
+            run_settings({name: 1})

@@ -1,8 +1,8 @@
 """The items of a list, however it is set, or why they cannot be told with certainty.
 
-An item that may be truncated, joined to its neighbour or followed by a remark is left out; a list of
-which it is unclear where it begins and ends is left out whole. Numbers that rise from 1 without a
-gap or a second reading show where items begin, wherever they stand.
+An item that may be truncated, joined to its neighbour or followed by a remark is left out; a list
+of which it is unclear where it begins and ends is left out whole. Numbers that rise from 1 without
+a gap or a second reading show where items begin, wherever they stand.
 """
 
 import re

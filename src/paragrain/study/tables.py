@@ -15,9 +15,8 @@ import numpy as np
 
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import load_result, result_entries, trained_on_lines
-from paragrain.evaluation.compare import Spread, with_seeds
 from paragrain.evaluation.stored import DIRECTIONS, KS
-from paragrain.retrieval.bootstrap import RESAMPLES, Units, interval, resample, two_sided
+from paragrain.stats import RESAMPLES, Units, interval, resample, two_sided, with_seeds
 from paragrain.study.cells import curve_path, result_path
 from paragrain.study.plan import Study
 
@@ -59,8 +58,7 @@ def bounded(
 
     if len(recalls) < 2:
         return draws
-    spread = Spread.of(angle(np.asarray(recalls)), 0.0)
-    moved = with_seeds(angle(draws), spread, len(recalls), rng)
+    moved = with_seeds(angle(draws), angle(np.asarray(recalls)).tolist(), rng)
     back: np.ndarray = low + width * np.sin(np.clip(moved, 0, np.pi / 2)) ** 2
     return back
 

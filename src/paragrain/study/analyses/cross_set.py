@@ -26,7 +26,7 @@ import numpy as np
 
 from paragrain import plots
 from paragrain.errors import UsageError
-from paragrain.retrieval.bootstrap import RESAMPLES, interval
+from paragrain.stats import RESAMPLES, interval
 from paragrain.study import figures
 from paragrain.study.analyses.pairs import (
     Measured,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paragrain import plots
-from paragrain.retrieval.bootstrap import RESAMPLES
+from paragrain.stats import RESAMPLES
 from paragrain.study.analyses.pairs import Measured, Pairs, image_draws, rounded
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from paragrain.encoders import ImageTextEncoder, encode_texts
 from paragrain.errors import UsageError
 from paragrain.evaluation import Benchmark
-from paragrain.retrieval.bootstrap import RESAMPLES, interval
+from paragrain.stats import RESAMPLES, interval
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from paragrain.encoders.base import ImageTextEncoder, evaluating, length_batches
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark
 from paragrain.progress import progress_bar
-from paragrain.retrieval.bootstrap import RESAMPLES
+from paragrain.stats import RESAMPLES
 from paragrain.study import figures
 from paragrain.study.analyses.gradients import watched
 from paragrain.study.analyses.pairs import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paragrain import pages
+from paragrain.pages import old as pages
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder
 from paragrain.errors import UsageError

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragrain import pages
+from paragrain.pages import old as pages
 from paragrain.collection import Collection
 from paragrain.files import replacing, write_json, write_text
 from paragrain.images import BadImage, decode

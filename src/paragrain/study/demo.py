@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paragrain import pages, plots
+from paragrain import plots
+from paragrain.pages import old as pages
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.evaluation import Benchmark, Result, sweep_benchmark

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paragrain import pages, plots
+from paragrain import plots
+from paragrain.pages import old as pages
 from paragrain.annotation.measures.agreement import Agreement
 from paragrain.annotation.measures.lengths import MAX_LENGTHS, Table, TextLengths
 from paragrain.annotation.measures.statistics import SCORES, AnnotationStatistics

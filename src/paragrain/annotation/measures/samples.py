@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from paragrain import pages
+from paragrain.pages import old as pages
 from paragrain.annotation.loop import provenance
 from paragrain.annotation.measures.agreement import drawn
 from paragrain.annotation.sending import prepare

@@ -15,9 +15,9 @@ from paragrain.evaluation import Benchmark, Result, sweep_benchmark
 from paragrain.evaluation.stored import DIRECTIONS
 from paragrain.files import write_json, write_text
 from paragrain.progress import progress_bar
-from paragrain.retrieval.bootstrap import RESAMPLES, Units, interval, resample
 from paragrain.sources import import_scenes
 from paragrain.sources.scenes.world import FAMILY
+from paragrain.stats import RESAMPLES, Units, interval, resample
 from paragrain.study.analyses.qualitative import Qualitative, qualitative, qualitative_html
 from paragrain.study.figures import Band, draw_curves
 from paragrain.training import train

@@ -103,7 +103,9 @@ def test_markdown_says_the_same_without_the_pictures(tmp_path: Path) -> None:
     assert text.startswith("# Title\n")
     assert "told in Markdown" in text
     assert "seen on the page" not in text
-    assert "<script" not in re.sub(r"```.*?```", "", text, flags=re.DOTALL)  # a command stays as it is
+    assert "<script" not in re.sub(
+        r"```.*?```", "", text, flags=re.DOTALL
+    )  # a command stays as it is
     assert "![&lt;script>alert('x')&lt;/script> & \"quotes\"](plots/script-alert-x-script" in text
     save("Title", BLOCKS, tmp_path)
     assert (tmp_path / "report.md").read_text("utf-8") == text

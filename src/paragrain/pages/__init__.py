@@ -152,9 +152,7 @@ class OnPage:
     instead: str
 
 
-Block = (
-    Heading | Text | Command | Table | Figure | Gallery | Listing | Sample | Shaded | OnPage
-)
+Block = Heading | Text | Command | Table | Figure | Gallery | Listing | Sample | Shaded | OnPage
 
 
 # --- HTML -------------------------------------------------------------------------------------
@@ -192,7 +190,8 @@ def _flat(blocks: Iterable[Block]) -> Iterator[Block]:
 def _sections(blocks: Iterable[Block], title: str) -> tuple[_Section, list[_Section]]:
     """The page as a tree, and its sections of levels 2 and 3 in order."""
     root = _Section(Heading(title, 1), 1, "top")
-    stack, listed = [root], []
+    stack = [root]
+    listed: list[_Section] = []
     for block in blocks:
         if not isinstance(block, Heading):
             stack[-1].blocks.append(block)

@@ -124,7 +124,8 @@ def _above(study: Study, scores: StudyScores, spec: Above) -> Iterator[tuple[str
                 difference = scores.difference(spec.first, second, column)
                 if difference is not None:
                     names = f"{study.title(second)} less {study.title(spec.first)}"
-                    yield f"{names}, {study.benchmark_title(benchmark)}, {DIRECTION_TITLES[direction]}", difference
+                    where = f"{study.benchmark_title(benchmark)}, {DIRECTION_TITLES[direction]}"
+                    yield f"{names}, {where}", difference
 
 
 def _rise(study: Study, scores: StudyScores, spec: Rise) -> Iterator[tuple[str, Estimate]]:

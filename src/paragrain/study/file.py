@@ -319,13 +319,15 @@ def names_in(value: Any, kind: Any = None, place: str = "") -> Iterator[tuple[st
                 yield from names_in(getattr(value, name), hint, f"{place}.{name}".lstrip("."))
     elif origin is Annotated:
         yield from ((place, str(part), value) for part in parts[1:] if isinstance(part, Defined))
-    elif isinstance(value, dict):
+    elif origin is dict and isinstance(value, dict):
         for name, inner in value.items():
             yield from names_in(name, parts[0], place)
             yield from names_in(inner, parts[1], f"{place}.{name}")
-    elif isinstance(value, tuple):
+    elif origin is tuple and isinstance(value, tuple):
         for inner in value:
             yield from names_in(inner, parts[0], place)
-    elif value is not None and parts:  # one of several kinds, such as a name or nothing
+    elif (
+        origin not in (dict, tuple) and value is not None
+    ):  # one of several kinds, such as a name or nothing
         for part in parts:
             yield from names_in(value, part, place)

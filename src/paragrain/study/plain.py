@@ -56,9 +56,10 @@ def from_plain(kind: Any, plain: Any) -> Any:
         return np.array(plain, dtype=float)
     if kind is Estimate:
         return Estimate.from_dict(plain)
-    if is_dataclass(kind):
-        known = {name: from_plain(hint, plain[name]) for name, hint in _hints(kind).items()}
-        return kind(**known)  # type: ignore[operator]
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = _hints(kind)
+        known = {name: from_plain(hints[name], plain[name]) for name in hints if name in plain}
+        return kind(**known)
     if origin is tuple:
         return tuple(from_plain(parts[0], part) for part in plain)
     if origin is list:

@@ -239,11 +239,22 @@ def load_study(path: str | Path | Study) -> Study:
     """
     if isinstance(path, Study):
         return path
-    path = Path(path)
     try:
         text = study_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the study {path} cannot be read: {error}") from None
+    return parse_study(text, Path(path))
+
+
+def parse_study(text: str, path: Path) -> Study:
+    """A study from the text of its file; see `load_study`.
+
+    Raises:
+        UsageError: it says something that cannot be.
+    """
+    try:
         file = StudyFile.model_validate(yaml.load(text, _NamesOnce))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         raise UsageError(f"the study {path} cannot be read: {problem}") from None
     except ValidationError as error:
@@ -350,4 +361,3 @@ def short_hash(value: Any) -> str:
     """Eight hexadecimal digits of plain data."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-

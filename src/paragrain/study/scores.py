@@ -72,8 +72,11 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
     >>> mean_of([Estimate(40.0, 38.0, 42.0), Estimate(60.0, 55.0, 64.0)])
     Estimate(value=50.0, low=46.5, high=53.0, n=None, p=None, seeds=())
     """
-    ends = (np.mean([getattr(one, part) for one in estimates]) for part in ("value", "low", "high"))
-    return Estimate(*map(float, ends))
+    value, low, high = (
+        float(np.mean([getattr(one, part) for one in estimates]))
+        for part in ("value", "low", "high")
+    )
+    return Estimate(value, low, high)
 
 
 def change_within(first: Estimate, second: Estimate) -> Estimate:

@@ -72,7 +72,9 @@ class CrossSet:
     resamples: int
 
 
-def cross_set(sets: Mapping[str, EmbeddedPairs], *, resamples: int = RESAMPLES, seed: int = 0) -> CrossSet:
+def cross_set(
+    sets: Mapping[str, EmbeddedPairs], *, resamples: int = RESAMPLES, seed: int = 0
+) -> CrossSet:
     """Compare K benchmarks, each drawn by `draw_pairs` with the same encoder and size.
 
     Args:

@@ -30,8 +30,8 @@ from paragrain.evaluation import Benchmark
 from paragrain.pages import Block, Figure, Heading
 from paragrain.stats import RESAMPLES, Estimate
 from paragrain.study.analyses.context import Analysis, AnalysisContext
-from paragrain.study.analyses.sample import check_images, draw_rows, mean_over_images
 from paragrain.study.analyses.saliency import read_spans, watched
+from paragrain.study.analyses.sample import check_images, draw_rows, mean_over_images
 from paragrain.study.figures import Band, Styles, draw_bands
 from paragrain.study.plan import Study
 from paragrain.tables import Table
@@ -286,9 +286,7 @@ def _attending(tower: Any, keep: Any) -> Iterator[None]:
 # --- In a study -------------------------------------------------------------------------------
 
 
-def draw_positions(
-    found: Mapping[str, Positions], styles: Styles, *, least: int = 20
-) -> "Drawing":
+def draw_positions(found: Mapping[str, Positions], styles: Styles, *, least: int = 20) -> "Drawing":
     """Weight by position, and share by tenth, one line a model; 1 and 10 % are an even spread.
 
     Args:

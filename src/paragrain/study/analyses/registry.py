@@ -41,7 +41,7 @@ def analyse(context: AnalysisContext, *, progress: bool) -> tuple[Found, list[Bl
     blocks: list[Block] = []
     if not context.models():
         return found, blocks
-    names = context.spec.only or tuple(ANALYSES)
+    names: tuple[str, ...] = context.spec.only or tuple(ANALYSES)
     added = load_plugins(context.spec.added)
     total = len(names) + len(added)
     with progress_bar("analysing models", total, unit="analyses", show=progress) as advance:
@@ -69,11 +69,13 @@ def analyses_section(
     if not any(found.values()):
         return
     yield Heading("Inside the models")
-    titles = [study.title(name) for name in {**found.get("geometry", {}), **found.get("saliency", {})}]
+    titles = [
+        study.title(name) for name in {**found.get("geometry", {}), **found.get("saliency", {})}
+    ]
     if titles:
         seed = study.file.seeds[0]
         yield Text(f"Of each model the one of the first seed (seed {seed}): {', '.join(titles)}.")
-    for name, own in found.items():
-        if own:
-            yield from ANALYSES[name].blocks(study, own, collection)
+    for name, analysis in ANALYSES.items():
+        if found.get(name):
+            yield from analysis.blocks(study, found[name], collection)
     yield from added

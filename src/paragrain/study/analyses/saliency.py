@@ -301,7 +301,9 @@ def _heated(found: Saliency) -> Image.Image:
 
 def _compute(context: AnalysisContext) -> dict[str, Saliency]:
     names = context.models()
-    collection = context.collections[context.study.file.benchmarks[context.spec.benchmark].collection]
+    collection = context.collections[
+        context.study.file.benchmarks[context.spec.benchmark].collection
+    ]
     first = context.benchmark(names[0])
     row = int(np.random.default_rng(0).choice(np.unique(first.text_image)))
     text = first.texts[int(np.flatnonzero(first.text_image == row)[0])]

@@ -131,9 +131,7 @@ def _head(study: Study, found: Findings) -> Iterator[Block]:
     if unrun:
         some = "; ".join(unrun[:MISSING])
         more = f"; and {len(unrun) - MISSING:,} more" if unrun[MISSING:] else ""
-        yield Text(
-            f"Not in here, or not with all results, since not done: {some}{more}.", dim=True
-        )
+        yield Text(f"Not in here, or not with all results, since not done: {some}{more}.", dim=True)
     for label, why in list(failed.items())[:MISSING]:
         yield Text(f"Failed: {label} ({why}).", dim=True)
     yield from _trained_on(study, scores)

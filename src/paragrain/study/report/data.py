@@ -139,7 +139,7 @@ def write_data(study: Study, found: Findings, folder: Path) -> None:
                 "claim": verdict.claim.text,
                 "here": verdict.word,
                 "whole": verdict.whole,
-                "evidence": to_plain(verdict.evidence, 6),
+                "evidence": to_plain(verdict.evidence, 12),
             }
             for verdict in found.verdicts
         ],
@@ -258,7 +258,9 @@ def _scores(content: Mapping[str, Any]) -> StudyScores:
     for row in content["curves"]:
         lines = curves.setdefault(row["curve"], {}).setdefault(row["model"], {})
         lines.setdefault(row["direction"], {})[row["max_length"]] = _estimate(row)
-    marked: dict[Column, dict[str, str]] = {column: {} for own in recalls.values() for column in own}
+    marked: dict[Column, dict[str, str]] = {}
+    for columns in recalls.values():
+        marked |= {column: {} for column in columns}
     for row in content["marks"]:
         marked[_column(row)][row["model"]] = row["mark"]
     along: dict[tuple[str, str, str, str], dict[int, Estimate]] = {}

@@ -82,7 +82,7 @@ def result_table(
     yield Table(caption.strip(), header, rows, marks=found)
 
 
-def main_section(study: Study, scores: Scores) -> Iterator[Block]:
+def main_section(study: Study, scores: StudyScores) -> Iterator[Block]:
     """The recipes and baselines on every benchmark."""
     models = [*study.baselines, *recipes_of(study)]
     everywhere = [n for n, b in study.file.benchmarks.items() if not b.models]
@@ -184,7 +184,7 @@ def _pareto(
     return points
 
 
-def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
+def curves_section(study: Study, scores: StudyScores) -> Iterator[Block]:
     """Recall against the maximum length, and what each model finds beyond the first."""
     if not scores.curves:
         return
@@ -257,7 +257,9 @@ def columns_of(study: Study, group: CellGroup) -> list[Column]:
     return [Column(b, d) for b in benchmarks for d in DIRECTIONS]
 
 
-def group_section(study: Study, scores: StudyScores, name: str, group: CellGroup) -> Iterator[Block]:
+def group_section(
+    study: Study, scores: StudyScores, name: str, group: CellGroup
+) -> Iterator[Block]:
     """An ablation or a control: its question, the answer as differences, the table."""
     members = list(group.members)
     members += [n for n in group.x if n not in members]
@@ -291,9 +293,7 @@ def _named(study: Study, columns: Sequence[Column]) -> list[Header]:
     return [(study.benchmark_title(c.benchmark), ARROWS[c.direction]) for c in columns]
 
 
-def _changes(
-    scores: StudyScores, first: str, second: str, columns: Sequence[Column]
-) -> list[str]:
+def _changes(scores: StudyScores, first: str, second: str, columns: Sequence[Column]) -> list[str]:
     found = [scores.difference(first, second, column) for column in columns]
     return ["" if d is None else f"{d:+.1f}" + ("*" if d.significant else "") for d in found]
 

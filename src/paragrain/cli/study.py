@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 
 StudyArgument = Annotated[
-    Path, typer.Argument(help="A study file, or one that ships with paragrain: scenes, paper, demo.")
+    Path, typer.Argument(help="A study file, or one that ships: scenes, paper, demo.")
 ]
 OutOption = Annotated[
     Path | None, typer.Option(help="Folder of the study's cells; runs/NAME if not given.")

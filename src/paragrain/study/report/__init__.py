@@ -115,13 +115,13 @@ def _head(study: Study, found: Findings) -> Iterator[Block]:
     trained = [name for name, cells in study.models.items() if cells[0].recipe is not None]
     done = [name for name in trained if name in scores.recalls]
     measured = {column.benchmark for own in scores.recalls.values() for column in own}
-    ways = counted(len(done), "way")
+    ways = f"{counted(len(done), 'way')} of training"
     if len(done) < len(trained):
-        ways = f"{len(done)} of the {len(trained)} ways"
+        ways = f"{len(done)} of the {len(trained)} ways of training that the file names"
     seeds = seeds_told(study, scores, done)
     each = f", {seeds} each" if seeds.endswith(("seed", "seeds")) else f", of {seeds}"
     yield Text(
-        f"{ways} of training{each if seeds else ''}, from {study.start}, measured on "
+        f"{ways}{each if seeds else ''}, from {study.start}, measured on "
         f"{counted(len(measured), 'benchmark')} by exact ranks over all images and texts. "
         "Everything below comes from the commands beside it.",
         dim=True,

@@ -285,8 +285,8 @@ def _column(row: Row) -> Column:
 
 
 def _estimate(row: Row) -> Estimate:
-    own = ("value", "low", "high", "p", "seeds")
-    return Estimate.from_dict({name: row[name] for name in own if name in row})
+    known = {name: row[name] for name in ("value", "low", "high")}
+    return Estimate.from_dict(known | {name: row[name] for name in ("p", "seeds") if name in row})
 
 
 def _verdicts(study: Study, stored: Sequence[Row]) -> Iterator[Verdict]:

@@ -1,16 +1,17 @@
 """How far the annotation of a collection is: what the collection holds, and what its logs know."""
 
-import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragrain.annotation.log import CallLog
+from paragrain.annotation.log import CallLog, ImageLog
 from paragrain.annotation.loop import FIELDS, provenance
+from paragrain.annotation.runs import is_locked, read_description
 from paragrain.collection import Collection, Record
+from paragrain.errors import UsageError
 
 RATE_SECONDS = 300.0
 """Of so long a time the rate is taken."""
@@ -40,7 +41,7 @@ class Status:
             five minutes; None if they are too few to tell.
         seconds_left: at that rate; None without one.
         scores: how many paragraphs that models wrote have each score, "none" for unscored ones.
-        attempts: how many of them took so many attempts.
+        candidates: how many of them took so many candidates.
         calls: replies in the log, over all runs.
     """
 
@@ -55,7 +56,7 @@ class Status:
     rate: float | None = None
     seconds_left: float | None = None
     scores: dict[str, int] = field(default_factory=dict)
-    attempts: dict[int, int] = field(default_factory=dict)
+    candidates: dict[int, int] = field(default_factory=dict)
     calls: int = 0
 
     def as_json(self) -> dict[str, Any]:
@@ -63,51 +64,63 @@ class Status:
         return {**asdict(self), "folder": str(self.folder)}
 
 
-def gather(collection: Collection, described: dict[str, Any], running: bool) -> Status:
-    """How far a run is, by what the collection holds now under whatever names.
+def status(collection: Collection) -> Status:
+    """How far the latest run on a collection is, be it under way, killed or done.
 
-    An import may have taken texts away since, or brought images.
+    What counts is what the collection holds now under whatever names: an import may have taken
+    texts away since, or brought images.
 
-    Args:
-        collection: as it is now.
-        described: what `run.json` says of the run.
-        running: whether it is under way.
+    Raises:
+        UsageError: the collection was never annotated.
     """
+    folder = collection.folder / "annotation"
+    described = read_description(folder)
+    if described is None:
+        raise UsageError(
+            f"{collection.folder} was never annotated: start with `paragrain annotate`"
+        )
     settings, split = described["settings"], described["split"]
-    state = Status(collection.folder, running=running)
-    lines = _Lines(
-        collection.folder / "annotation" / "images", described["run"], set(collection.ids())
-    )
+    lines = [
+        line
+        for line in ImageLog(folder / "images", writing=False).lines()
+        if isinstance(line, dict) and line.get("run") == described["run"]
+    ]
+    latest = _LatestLines(lines, set(collection.ids()))
     fewer, failed, scores = Counter[str](), Counter[str](), Counter[str]()
-    attempts: Counter[int] = Counter()
+    candidates: Counter[int] = Counter()
     wanted = set(collection.ids(split)[: described["limit"]])
+    state = Status(collection.folder, images=len(wanted), running=is_locked(folder))
     for record in collection.records(split, fields=_NEEDED):
         if record.id not in wanted:
             continue
-        state.images += 1
         notes = provenance(record)
         if record.paragraph and "paragraph" in notes:
             score = record.paragraph_score
             scores["none" if score is None else str(score)] += 1
-            tried = notes["paragraph"].get("attempts")
-            attempts[len(tried) if isinstance(tried, list) else 1] += 1
-        line = lines.find(record)
-        failures = (line or {}).get("failures")
-        if failures:
+            written = notes["paragraph"].get("candidates")
+            candidates[len(written) if isinstance(written, list) else 1] += 1
+        line = latest.find(record)
+        if failures := (line or {}).get("failures"):
             failed.update(f"{kind}: {reason}" for kind, reason in failures.items())
         elif _holds_all(record, settings, notes):
             state.complete += 1
-            fewer.update(_fewer(record, settings, notes))
+            fewer.update(
+                kind
+                for kind in ("captions", "negatives")
+                if kind in settings["texts"]
+                and kind in notes
+                and len(getattr(record, FIELDS[kind])) < settings[kind]
+            )
         elif line is not None:
             state.answered += 1
         else:
             state.remaining += 1
-    state.fewer, state.scores, state.attempts = dict(fewer), dict(scores), dict(attempts)
+    state.fewer, state.scores, state.candidates = dict(fewer), dict(scores), dict(candidates)
     state.failed = dict(failed.most_common())
-    state.rate = lines.rate(time.time()) if running else None
+    times = [line["time"] for line in lines if not line.get("replayed")]
+    state.rate = rate(times, time.time()) if state.running else None
     state.seconds_left = state.remaining / state.rate if state.rate else None
-    with CallLog(collection.folder / "annotation" / "calls", writing=False) as log:
-        state.calls = log.calls
+    state.calls = len(CallLog(folder / "calls", writing=False))
     return state
 
 
@@ -119,41 +132,22 @@ def _holds_all(record: Record, settings: dict[str, Any], notes: dict[str, Any]) 
     return not (judged and "paragraph" in notes and record.paragraph_score is None)
 
 
-def _fewer(record: Record, settings: dict[str, Any], notes: dict[str, Any]) -> Iterator[str]:
-    """The lists that models wrote and that are shorter than asked for."""
-    for kind in ("captions", "negatives"):
-        few = len(getattr(record, FIELDS[kind])) < settings[kind]
-        if kind in settings["texts"] and kind in notes and few:
-            yield kind
-
-
-class _Lines:
+class _LatestLines:
     """The latest line about each image in the logs of a run, by content and by id.
 
     Copies share their content, and each has a line of its own: another's counts only if that one
     is no longer in the collection, for then it may be this one under an earlier name.
     """
 
-    def __init__(self, folder: Path, run: str, ids: set[str]) -> None:
+    def __init__(self, lines: Iterable[dict[str, Any]], ids: set[str]) -> None:
         self._by_content: dict[str, dict[str, dict[str, Any]]] = {}
         self._by_id: dict[str, dict[str, Any]] = {}
         self._ids = ids
-        self._times: list[float] = []
-        for path in folder.glob(f"{run}-*.jsonl"):
-            with path.open("rb") as file:
-                for line in file:
-                    try:
-                        self._take(json.loads(line))
-                    except (ValueError, KeyError, TypeError):
-                        continue  # torn by a kill
-
-    def _take(self, value: dict[str, Any]) -> None:
-        if not value.get("replayed"):
-            self._times.append(float(value["time"]))
-        kin = self._by_content.setdefault(value.get("content") or "", {})
-        for known in (kin, self._by_id):
-            if value["time"] >= known.get(value["id"], value)["time"]:
-                known[value["id"]] = value
+        for line in lines:
+            kin = self._by_content.setdefault(line.get("content") or "", {})
+            for known in (kin, self._by_id):
+                if line["time"] >= known.get(line["id"], line)["time"]:
+                    known[line["id"]] = line
 
     def find(self, record: Record) -> dict[str, Any] | None:
         """What was last noted about the image that a record has now."""
@@ -165,10 +159,15 @@ class _Lines:
         other = line is not None and line.get("content") and record.content
         return None if other else line  # another image had this name
 
-    def rate(self, now: float) -> float | None:
-        """Images a second in the last minutes; None if that is too little to tell."""
-        recent = [time for time in self._times if now - RATE_SECONDS < time <= now]
-        span = now - min(recent, default=now)
-        if len(recent) < LEAST_IMAGES or span < LEAST_SECONDS:
-            return None
-        return len(recent) / span
+
+def rate(times: Iterable[float], now: float) -> float | None:
+    """Images a second in the last minutes; None if that is too little to tell.
+
+    >>> rate(range(40), 39.0) == 40 / 39, rate(range(40), 5.0)
+    (True, None)
+    """
+    recent = [time for time in times if now - RATE_SECONDS < time <= now]
+    span = now - min(recent, default=now)
+    if len(recent) < LEAST_IMAGES or span < LEAST_SECONDS:
+        return None
+    return len(recent) / span

@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragrain.annotation.asking import Asker
-from paragrain.annotation.contents import Contents
+from paragrain.annotation.client import Client
 from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import provenance, score_paragraph
 from paragrain.annotation.measures.agreement import Agreement, agreement, sample_scored
+from paragrain.annotation.pictures import Contents, prepare
 from paragrain.annotation.prompts import PromptSet
-from paragrain.annotation.report import AnnotationReport
+from paragrain.annotation.report import AnnotationReport, Problems
 from paragrain.annotation.runs import locked, run_coroutine
-from paragrain.annotation.sending import prepare
 from paragrain.annotation.settings import AnnotationSettings, BackendSettings
 from paragrain.collection import Collection, Record
 from paragrain.errors import ParagrainError
@@ -33,8 +32,8 @@ class Check:
         first_judges: names of the models whose scores it was compared with.
         found: the agreement of the stored scores with its own.
         rows: (id, stored score, its score) of each paragraph of the sample.
-        failed: (id, reason) of paragraphs that it did not score.
         place: the file where all this was written.
+        failed: (id, reason) of paragraphs that it did not score.
     """
 
     judge: str
@@ -42,18 +41,12 @@ class Check:
     found: Agreement
     rows: list[tuple[str, int | None, int | None]]
     place: Path
-    failed: list[tuple[str, str]] = field(default_factory=list)
+    failed: Problems = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {
-            "judge": self.judge,
-            "first_judges": self.first_judges,
-            "agreement": self.found.as_dict(),
-            "rows": [list(row) for row in self.rows],
-            "failed": [list(row) for row in self.failed],
-            "file": str(self.place),
-        }
+        value = {**vars(self), "agreement": self.found.as_dict(), "file": str(self.place)}
+        return {name: value[name] for name in value if name not in ("found", "place")}
 
 
 def check(
@@ -64,7 +57,7 @@ def check(
     seed: int = 0,
     split: str | None = None,
     prompts: PromptSet | None = None,
-    tries: int = 3,
+    max_retries: int = 2,
     progress: bool = True,
 ) -> Check:
     """Have another judge score a sample of the paragraphs, and compare.
@@ -79,7 +72,7 @@ def check(
         seed: of the draw, and of the intervals.
         split: of this split only.
         prompts: templates, of which `judge` is used.
-        tries: most times that the judge is asked until a score can be read.
+        max_retries: most times that the judge is asked again until a score can be read.
         progress: whether to show progress.
 
     Raises:
@@ -92,16 +85,16 @@ def check(
             f"{collection.place(split)} has no scored paragraphs: run `paragrain annotate` first"
         )
     settings = AnnotationSettings(
-        generator=judge, judge=judge, tries=tries, prompts=prompts or PromptSet()
+        generator=judge, judge=judge, max_retries=max_retries, prompts=prompts or PromptSet()
     )
     folder = collection.folder / "annotation"
     report = AnnotationReport(collection.folder)
     scores: dict[str, int | None] = {}
-    failed: list[tuple[str, str]] = []
+    failed: Problems = []
     records = collection.get(ids, images=False)
     contents = Contents(collection)
 
-    async def score(record: Record, asker: Asker, places: asyncio.Semaphore) -> None:
+    async def score(record: Record, client: Client, places: asyncio.Semaphore) -> None:
         async with places:
             try:
                 data, content = await asyncio.to_thread(contents.read, record)
@@ -110,8 +103,8 @@ def check(
                 failed.append((record.id, error.reason))
                 return
             assert record.paragraph is not None
-            asking = score_paragraph(record, record.paragraph, settings)
-            (scores[record.id], failure), _ = await asker.drive(asking, content, picture)
+            calls = score_paragraph(record, record.paragraph, settings)
+            (scores[record.id], failure), _ = await client.drive(calls, content, picture)
             if failure is not None:
                 failed.append((record.id, str(failure)))
 
@@ -120,9 +113,9 @@ def check(
             CallLog(folder / "calls") as log,
             progress_bar("judging", len(ids), unit="paragraphs", show=progress) as advance,
         ):
-            async with Asker(settings, log, report) as asker:
-                places = asyncio.Semaphore(asker.in_flight + 2)
-                tasks = [asyncio.create_task(score(r, asker, places)) for r in records.values()]
+            async with Client(settings, log, report) as client:
+                places = asyncio.Semaphore(client.max_concurrency + 2)
+                tasks = [asyncio.create_task(score(r, client, places)) for r in records.values()]
                 try:
                     for done in asyncio.as_completed(tasks):
                         await done

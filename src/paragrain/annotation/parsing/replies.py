@@ -112,12 +112,12 @@ def answer(reply: Reply) -> str | Failure:
         return Failure("refusal", f"the server ended it with {_short(str(reply.finish))!r}")
     if ending == "broken":
         return Failure("unended", f"the server ended it with {_short(str(reply.finish))!r}")
-    cut = ending == "cut"
+    truncated = ending == "truncated"
     if reply.text is None or not reply.text.strip():
-        return _without_answer("no content", cut)
+        return _without_answer("no content", truncated)
     text, finished = _without_reasoning(reply.text.replace("\r\n", "\n").replace("\r", "\n"))
     if not finished:
-        return _without_answer("reasoning without an answer", cut, "unreadable")
+        return _without_answer("reasoning without an answer", truncated, "unreadable")
     if opening := _OPENING.match(text):
         text = text[opening.end() :]
     if end := _TURN_ENDS.search(text):
@@ -126,15 +126,15 @@ def answer(reply: Reply) -> str | Failure:
         return Failure("unreadable", f"{len(text):,} characters")
     text = _HTML_LINE.sub("\n", _HTML_ITEM.sub("\n- ", _SPECIAL.sub("\n", text)))
     if not text.strip():
-        return _without_answer("nothing but reasoning or special tokens", cut)
+        return _without_answer("nothing but reasoning or special tokens", truncated)
     return text
 
 
 def _without_answer(
-    detail: str, cut: bool, otherwise: Literal["empty", "unreadable"] = "empty"
+    detail: str, truncated: bool, otherwise: Literal["empty", "unreadable"] = "empty"
 ) -> Failure:
-    """Nothing of an answer: it was cut before it began, or there is none."""
-    return Failure("cut" if cut else otherwise, detail, thinking=cut)
+    """Nothing of an answer: it was truncated before it began, or there is none."""
+    return Failure("truncated" if truncated else otherwise, detail, thinking=truncated)
 
 
 def opens_as_refusal(text: str) -> bool:
@@ -156,7 +156,7 @@ def mentions_refusal(text: str) -> bool:
     return _MENTIONS_REFUSAL.search(_lower(text)) is not None
 
 
-def find_json(text: str, cut: bool) -> tuple[str, Any, str] | Failure | None:
+def find_json(text: str, truncated: bool) -> tuple[str, Any, str] | Failure | None:
     """The text before a JSON array or object that starts a line, its value, the text after it.
 
     An object comes as a tuple of its (key, value) pairs, so that a repeated key is seen. A failure
@@ -171,7 +171,9 @@ def find_json(text: str, cut: bool) -> tuple[str, Any, str] | Failure | None:
     except (ValueError, RecursionError):
         if (literal := _literal(text)) is not None:
             return "", literal, ""
-        return Failure("cut" if cut else "unreadable", "JSON that does not end or is broken")
+        return Failure(
+            "truncated" if truncated else "unreadable", "JSON that does not end or is broken"
+        )
     after = text[end:].lstrip("`")
     if after.lstrip(", \n").startswith("{") and (literal := _literal(text)) is not None:
         return "", literal, ""
@@ -269,19 +271,8 @@ def count_words(text: str) -> int:
     return len(spaced) + (unspaced + 1) // 2
 
 
-_CLOSED_BY = {
-    '"': '"',
-    "'": "'",
-    "“": "”",
-    "„": "“”",
-    "‘": "’",
-    "‚": "‘’",
-    "«": "»",
-    "»": "«",
-    "‹": "›",
-    "「": "」",
-    "『": "』",
-}
+_CLOSED_BY = {"„": "“”", "‚": "‘’"}
+_CLOSED_BY |= {pair[0]: pair[1] for pair in "\"\" '' “” ‘’ «» »« ‹› 「」 『』".split()}
 _QUOTES = set("".join([*_CLOSED_BY, *_CLOSED_BY.values()]))
 _BOTH_WAYS = "\"'»"
 _APOSTROPHES = ("'", "’")

@@ -199,7 +199,8 @@ def _finish(choice: dict[str, Any]) -> str | None:
     finish, native, details = texts
     if finish is None:
         return native or details
-    return native if ending(finish) == "whole" and ending(native) in ("cut", "filtered") else finish
+    worse = ending(finish) == "whole" and ending(native) in ("truncated", "filtered")
+    return native if worse else finish
 
 
 def _text(content: Any) -> str | None:

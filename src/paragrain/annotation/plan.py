@@ -2,18 +2,16 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from paragrain.annotation.calls import Call, Picture, Reply
-from paragrain.annotation.contents import Contents
-from paragrain.annotation.finished import recall
-from paragrain.annotation.log import CallLog
+from paragrain.annotation.calls import Call, Reply
+from paragrain.annotation.log import CallLog, ImageLog
 from paragrain.annotation.loop import annotate_image, wanted_kinds
-from paragrain.annotation.remembering import Guides, Replay, known, replay, walk
-from paragrain.annotation.sending import prepare
+from paragrain.annotation.pictures import Contents, Picture, prepare
+from paragrain.annotation.replay import known, replay, walk
+from paragrain.annotation.report import FinishedFiles, Problems
 from paragrain.annotation.settings import AnnotationSettings, run_name
 from paragrain.collection import Collection, Record
 from paragrain.errors import ParagrainError
@@ -32,16 +30,16 @@ class Plan:
     """What is still to be asked.
 
     Least means that every first reply can be read and every first paragraph is good enough; most,
-    that every paragraph is written `attempts` times. Replies that cannot be read come on top; an
-    image that the collection holds twice is counted twice, though it is asked about once.
+    that every paragraph is written `num_candidates` times. Replies that cannot be read come on top;
+    an image that the collection holds twice is counted twice, though it is asked about once.
 
     Attributes:
         folder: the collection.
         images: records that the run will look at.
         complete: of them, those about which nothing is to be asked any more.
-        fewer: those with fewer captions or hard negatives than asked for, though every try has been
-            made.
-        failed: those that lack a text, though every try has been made.
+        fewer: those with fewer captions or hard negatives than asked for, though every retry has
+            been made.
+        failed: those that lack a text, though every retry has been made.
         to_ask: images about which a model will be asked.
         unusable: (id, reason) of images that cannot be sent.
         calls: least and most requests.
@@ -59,7 +57,7 @@ class Plan:
     fewer: int = 0
     failed: int = 0
     to_ask: int = 0
-    unusable: list[tuple[str, str]] = field(default_factory=list)
+    unusable: Problems = field(default_factory=list)
     calls: tuple[int, int] = (0, 0)
     prompt_tokens: tuple[int, int] = (0, 0)
     completion_tokens: tuple[int, int] = (0, 0)
@@ -92,19 +90,65 @@ def plan(
         prices: of a million tokens read, and of a million written, in any currency.
         progress: whether to show progress.
     """
+    folder = collection.folder / "annotation"
     wanted = set(collection.ids(split)[:limit])
-    run = run_name(settings)
     contents = Contents(collection)
-    guides = Guides(collection.folder / "annotation" / "images")
+    finished = FinishedFiles(collection.folder, f"{run_name(settings)} {contents.linked}", split)
+    log = CallLog(folder / "calls", writing=False)
+    images = ImageLog(folder / "images", writing=False)
     result = Plan(collection.folder, images=len(wanted))
+
+    def look(record: Record) -> tuple[Picture | str | None, str]:
+        """What would be sent, or why it cannot be, or None if nothing is to be written."""
+        if not wanted_kinds(record, settings):
+            return None, ""
+        try:
+            data, content = contents.read(record)
+            return prepare(data, settings.image), content
+        except BadImage as error:
+            return error.reason, ""
+
+    def count(record: Record, picture: Picture | str | None, content: str) -> None:
+        if picture is None:
+            result.complete += 1
+            return
+        if isinstance(picture, str):
+            result.unusable.append((record.id, picture))
+            return
+        found = replay(record, content, settings, log, images)
+        if (outcome := found.outcome) is not None:
+            result.failed += bool(outcome.failures)
+            result.fewer += not outcome.failures and bool(outcome.fewer)
+            result.complete += not outcome.lacking
+            return
+        result.to_ask += 1
+        seen = ceil(picture.width / PATCH) * ceil(picture.height / PATCH)
+        both = []
+        for score in (10, 0):
+            missing: list[Call] = []
+
+            def answer(call: Call, score: int = score, missing: list[Call] = missing) -> Reply:
+                reply = known(log, call, content, settings, found.fresh)
+                if reply is None:
+                    missing.append(call)
+                    reply = _imagined(call, score)
+                return reply
+
+            walk(annotate_image(record, content, settings, found.caption), answer)
+            read = sum(seen + len(call.prompt) // CHARACTERS_A_TOKEN for call in missing)
+            both.append((len(missing), read, sum(call.max_tokens for call in missing)))
+        names = ("calls", "prompt_tokens", "completion_tokens")
+        for name, least, most in zip(names, *both, strict=True):
+            before = getattr(result, name)
+            setattr(result, name, (before[0] + least, before[1] + most))
+
     with (
-        CallLog(collection.folder / "annotation" / "calls", writing=False) as log,
         progress_bar("looking at images", len(wanted), unit="images", show=progress) as advance,
         ThreadPoolExecutor(max(2, cores())) as pool,
     ):
         for path, ids in collection.files().items():
             chosen = [id for id in ids if id in wanted]
-            through = recall(collection.folder, path, f"{run} {contents.linked}", split)
+            through = finished.find(path)
             if through is not None and through.images == len(chosen):
                 result.complete += through.complete
                 result.failed += len(through.failed)
@@ -115,91 +159,18 @@ def plan(
             try:
                 for start in range(0, len(chosen), _CHUNK):
                     records = collection.get(chosen[start : start + _CHUNK]).values()
-                    looked_at = pool.map(partial(_look, contents, settings), records)
-                    for record, (picture, content) in zip(records, looked_at, strict=True):
-                        memory = replay(record, content, settings, log, guides)
-                        _count(result, record, picture, content, settings, log, memory)
+                    for record, seen in zip(records, pool.map(look, records), strict=True):
+                        count(record, *seen)
                         advance()
             except ParagrainError as error:  # damaged: the others are not
                 result.unusable.append((path.name, str(error)))
     if rate:
         result.seconds = (result.calls[0] / rate, result.calls[1] / rate)
     if prices:
-        least, most = (
-            (p * prices[0] + c * prices[1]) / 1e6
-            for p, c in zip(result.prompt_tokens, result.completion_tokens, strict=True)
-        )
+        tokens = zip(result.prompt_tokens, result.completion_tokens, strict=True)
+        least, most = ((read * prices[0] + made * prices[1]) / 1e6 for read, made in tokens)
         result.cost = (least, most)
     return result
-
-
-def _look(
-    contents: Contents, settings: AnnotationSettings, record: Record
-) -> tuple[Picture | str | None, str]:
-    """The picture that would be sent, or why it cannot be, or None if nothing is to be written."""
-    if not wanted_kinds(record, settings):
-        return None, ""
-    try:
-        data, content = contents.read(record)
-        return prepare(data, settings.image), content
-    except BadImage as error:
-        return error.reason, ""
-
-
-def _count(
-    result: Plan,
-    record: Record,
-    picture: Picture | str | None,
-    content: str,
-    settings: AnnotationSettings,
-    log: CallLog,
-    memory: Replay,
-) -> None:
-    if picture is None:
-        result.complete += 1
-        return
-    if isinstance(picture, str):
-        result.unusable.append((record.id, picture))
-        return
-    if memory.outcome is not None:
-        result.failed += bool(memory.outcome.failures)
-        result.fewer += not memory.outcome.failures and bool(memory.outcome.fewer)
-        result.complete += not memory.outcome.lacking
-        return
-    result.to_ask += 1
-    both = [_missing(record, content, settings, log, memory, score) for score in (10, 0)]
-    seen = ceil(picture.width / PATCH) * ceil(picture.height / PATCH)
-    for name, values in {
-        "calls": [len(calls) for calls in both],
-        "prompt_tokens": [
-            sum(seen + len(c.prompt) // CHARACTERS_A_TOKEN for c in calls) for calls in both
-        ],
-        "completion_tokens": [sum(c.max_tokens for c in calls) for calls in both],
-    }.items():
-        least, most = getattr(result, name)
-        setattr(result, name, (least + values[0], most + values[1]))
-
-
-def _missing(
-    record: Record,
-    content: str,
-    settings: AnnotationSettings,
-    log: CallLog,
-    memory: Replay,
-    score: int,
-) -> list[Call]:
-    """The calls that the log does not answer, if every new paragraph scores `score`."""
-    missing = []
-
-    def answer(call: Call) -> Reply:
-        reply = known(log, call, content, settings, memory.fresh)
-        if reply is None:
-            missing.append(call)
-            reply = _imagined(call, score)
-        return reply
-
-    walk(annotate_image(record, content, settings, memory.caption), answer)
-    return missing
 
 
 def _imagined(call: Call, score: int) -> Reply:

@@ -20,7 +20,7 @@ from paragrain.collection import Collection
 from paragrain.collection.record import FIELDS
 from paragrain.encoders import ImageTextEncoder
 from paragrain.evaluation import load_protocol, protocols
-from paragrain.study.file import Group, StudyFile
+from paragrain.study.file import CellGroup, StudyFile
 from paragrain.study.plan import load_study
 from paragrain.training.config import MaxLengths, TrainConfig
 from paragrain.training.supervision import load_recipe, parse_recipe, recipe_names
@@ -110,7 +110,7 @@ def test_the_yaml_of_a_page_is_what_it_says(page: Path, tmp_path: Path) -> None:
         if "benchmarks" in content:
             StudyFile.model_validate(content)
         elif "groups" in content:
-            [Group.model_validate(group) for group in content["groups"].values()]
+            [CellGroup.model_validate(group) for group in content["groups"].values()]
         elif page.name == "annotation.md" and set(content) <= set(KEYS):
             assert run_settings(content, asks=False)
         elif page.name == "annotation.md":

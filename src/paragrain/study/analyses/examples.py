@@ -8,22 +8,24 @@ each group of images. Where no query tells the models apart, queries that both f
 miss are shown in their proportion instead. The numbers of all kinds stand beside.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
-from paragrain import pages
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, encode_texts
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark, QueryRanks
 from paragrain.evaluation.stored import DIRECTIONS
 from paragrain.images import media_type
+from paragrain.pages import Block, Gallery, Heading, Listing, OnPage, Picture, Text
 from paragrain.retrieval import top_k
-from paragrain.study.analyses.pairs import check_vision
+from paragrain.study.analyses.context import Analysis, AnalysisContext
+from paragrain.study.analyses.sample import check_images
+from paragrain.study.plan import DIRECTION_TITLES, Study
+from paragrain.tables import Table
 
 K = 5
 """So many answers of each model are shown."""
@@ -75,7 +77,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Qualitative:
+class Examples:
     """Examples in true proportion.
 
     Attributes:
@@ -84,7 +86,7 @@ class Qualitative:
         seeds: of each model.
         examples: those that are shown, by kind.
         counts: of all queries.
-        k, tokens: as in `qualitative`.
+        k, max_length: as in `choose_examples`.
     """
 
     first: str
@@ -95,16 +97,6 @@ class Qualitative:
     counts: Counts
     k: int
     max_length: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "Qualitative":
-        """What `as_dict` gave."""
-        examples = [Example(**example) for example in plain["examples"]]
-        return cls(**{**plain, "examples": examples, "counts": Counts(**plain["counts"])})
 
     @property
     def rule(self) -> str:
@@ -213,7 +205,7 @@ def _hash(id: str) -> bytes:
     return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def qualitative(
+def choose_examples(
     benchmark: Benchmark,
     ranks: Mapping[str, Sequence[QueryRanks]],
     encoders: Mapping[str, ImageTextEncoder],
@@ -222,7 +214,7 @@ def qualitative(
     direction: str = "text_to_image",
     k: int = K,
     examples: int = EXAMPLES,
-) -> Qualitative:
+) -> Examples:
     """Choose examples by the module's rule and find what both models answer.
 
     Args:
@@ -246,7 +238,7 @@ def qualitative(
     if not same or not np.array_equal(sides[0][0].text_image, benchmark.text_image):
         raise UsageError("the ranks are of another benchmark: evaluate both models on this one")
     for encoder in encoders.values():
-        check_vision(benchmark, encoder)
+        check_images(benchmark, encoder)
     told = KINDS[:2] if counts.first or counts.second else KINDS[2:]
     answer = _Answers(benchmark, direction, max_length, k)
     units = sides[0][0].units(direction)
@@ -270,7 +262,7 @@ def qualitative(
         for place, (kind, row) in enumerate(zip(of_kind, rows, strict=True))
     ]
     seeds = [len(side) for side in sides]
-    return Qualitative(names[0], names[1], direction, seeds, found, counts, k, max_length)
+    return Examples(names[0], names[1], direction, seeds, found, counts, k, max_length)
 
 
 def _of_seeds(ranks: Sequence[QueryRanks], direction: str, row: int) -> list[float]:
@@ -313,11 +305,11 @@ class _Answers:
         return [[benchmark.texts[text] for text in own] for own in best.tolist()]
 
 
-# --- The page ---------------------------------------------------------------------------------
+# --- In a study -------------------------------------------------------------------------------
 
 
-def qualitative_html(found: Qualitative, collection: Collection | None) -> str:
-    """The examples with counts and the rule: HTML for `pages.page`, all escaped.
+def examples_blocks(found: Examples, collection: Collection | None) -> Iterator[Block]:
+    """The rule, the counts and the examples.
 
     Pictures come from the collection; where there is none, or one cannot be read, ids stand for
     them.
@@ -335,63 +327,83 @@ def qualitative_html(found: Qualitative, collection: Collection | None) -> str:
         what |= {"first": f"only {found.first} finds it", "second": f"only {found.second} finds it",
                  "both": "both find it", "neither": "none finds it",
                  "alike": "both by half, in a tie"}  # fmt: skip
-    shown = {kind: sum(e.kind == kind for e in found.examples) for kind in KINDS}
+    shown = {kind: [one for one in found.examples if one.kind == kind] for kind in KINDS}
+    all_queries = max(counts.queries, 1)
     rows = [
-        [words, f"{getattr(counts, kind):,}", f"{_percent(getattr(counts, kind), counts.queries)}",
-         shown[kind]]
+        (words, getattr(counts, kind), getattr(counts, kind) / all_queries, len(shown[kind]))
         for kind, words in what.items()
-    ]  # fmt: skip
-    rows.append(["all", f"{counts.queries:,}", "100 %", len(found.examples)])
+    ]
+    rows.append(("all", counts.queries, 1.0, len(found.examples)))
     seeds = " The answers are those of the models of the first seed." * (max(found.seeds) > 1)
-    parts = [
-        pages.paragraph(found.rule),
-        pages.table(["queries", "number", "share", "shown here"], rows, "To find: to rank the "
-                    f"right answer first. Texts are read up to {found.max_length} tokens. The best "
-                    f"{found.k} {others} of each model; what is right is framed in green.{seeds}"),
-    ]  # fmt: skip
+    yield Text(found.rule)
+    yield Table(
+        f"To find: to rank the right answer first. Texts are read up to {found.max_length} tokens. "
+        f"The best {found.k} {others} of each model; what is right is framed in green.{seeds}",
+        ["queries", "number", "share", "shown here"],
+        rows,
+        {2: ".1%"},
+    )
     for kind, words in what.items():
-        own = [example for example in found.examples if example.kind == kind]
-        if own:
-            parts.append(f"<h4>{pages.text(words[0].upper() + words[1:])}</h4>")
-        parts += [_example(found, one, collection) for one in own]
-    return "\n".join(parts)
+        if shown[kind]:
+            yield Heading(words[0].upper() + words[1:], 4)
+        for example in shown[kind]:
+            yield from _example(found, example, collection)
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / max(whole, 1):.1f} %"
-
-
-def _example(found: Qualitative, example: Example, collection: Collection | None) -> str:
+def _example(found: Examples, example: Example, collection: Collection | None) -> Iterator[Block]:
     """One query with the answers of both models."""
-    sides = list(zip((found.first, found.second), example.ranks, example.tops, strict=True))
-    if found.direction == "text_to_image":
-        parts = [f"<blockquote>{pages.text(example.text)}</blockquote>"]
-        for name, ranks, top in sides:
-            pictures = "".join(_picture(collection, id, id in example.right) for id in top)
-            parts.append(f"<div class=row>{_who(name, ranks)}{pictures}</div>")
-        return "".join(parts)
-    parts = [f"<div class=heat>{_picture(collection, example.id, False)}</div>"]
+    in_words = found.direction == "text_to_image"
+    if in_words:
+        yield Text(example.text, quote=True)
+    else:
+        yield Gallery([_picture(collection, example.id)], large=True)
+    sides = zip((found.first, found.second), example.ranks, example.tops, strict=True)
     for name, ranks, top in sides:
-        items = "".join(_item(text, text in example.right) for text in top)
-        parts.append(f"{_who(name, ranks)}<ol class=answers>{items}</ol>")
-    return "".join(parts)
+        by = "by seed " if len(ranks) > 1 else ""
+        title = f"{name}, rank {by}{', '.join(f'{rank:g}' for rank in ranks)}"
+        if in_words:
+            pictures = [_picture(collection, id, correct=id in example.right) for id in top]
+            yield Gallery(pictures, title)
+        else:
+            yield Listing(title, top, ordered=True, correct=example.right)
 
 
-def _item(text: str, is_right: bool) -> str:
-    return f"<li{' class=right' if is_right else ''}>{pages.text(text)}</li>"
-
-
-def _who(name: str, ranks: Sequence[float]) -> str:
-    told = ", ".join(f"{rank:g}" for rank in ranks)
-    return f"<b>{pages.text(name)}, rank {'by seed ' if len(ranks) > 1 else ''}{told}</b>"
-
-
-def _picture(collection: Collection | None, id: str, is_right: bool) -> str:
-    """A picture of the collection; its id where it has gone or cannot be read."""
+def _picture(collection: Collection | None, id: str, *, correct: bool = False) -> Picture:
+    """A picture of the collection; none where it has gone or cannot be read."""
     try:
         if collection is not None:
             data = collection.image_bytes(collection.get([id])[id])
-            return pages.picture(data, media_type(data), id, right=is_right)
+            return Picture(data, id, correct=correct, media_type=media_type(data))
     except ParagrainError:
         pass
-    return f"<span>{pages.text(id)}</span>"
+    return Picture(None, id)
+
+
+def _compute(context: AnalysisContext) -> dict[str, Examples]:
+    both = context.spec.right, context.spec.wrong
+    if not all(context.done(name) for name in both):
+        return {}
+    title = context.study.title
+    return {
+        direction: choose_examples(
+            context.benchmark(both[0]),
+            {title(name): context.ranks(name) for name in both},
+            {title(name): context.encoder(name) for name in both},
+            max_length=context.max_length(both[0]),
+            direction=direction,
+        )
+        for direction in DIRECTIONS[::-1]
+    }
+
+
+def _blocks(
+    study: Study, found: Mapping[str, Examples], collection: Collection | None
+) -> Iterator[Block]:
+    for direction, one in found.items():
+        folded = direction == "image_to_text"
+        yield Heading(f"What two of them answer, {DIRECTION_TITLES[direction]}", 3, folded=folded)
+        blocks = list(examples_blocks(one, collection))
+        yield OnPage(blocks, f"{one.rule} The pictures are on the page `index.html`.")
+
+
+ANALYSIS = Analysis(Examples, _compute, _blocks)

@@ -50,7 +50,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Row:
+class CellForecast:
     """One model of the study and the cost of one of its seeds.
 
     Attributes:
@@ -64,14 +64,14 @@ class Row:
 
     name: str
     title: str
-    recipe: str
-    loss: str
-    images: int
-    steps: int
-    tokens: int
-    hours: float
-    cells: int
-    done: int
+    recipe: str = "-"
+    loss: str = "-"
+    images: int = 0
+    steps: int = 0
+    tokens: int = 0
+    hours: float = 0.0
+    cells: int = 1
+    done: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Forecast:
     """Everything that `study run --dry-run` says."""
 
     needs: list[Need]
-    rows: list[Row]
+    cells: list[CellForecast]
     settings: dict[str, Any]
     throughput: Throughput
     measuring_hours: float
@@ -89,7 +89,7 @@ class Forecast:
     @property
     def hours(self) -> float:
         """Of all that is still to be done."""
-        training = sum(row.hours * (row.cells - row.done) for row in self.rows)
+        training = sum(cell.hours * (cell.cells - cell.done) for cell in self.cells)
         return training + self.measuring_hours + self.embedding_hours
 
     @property
@@ -99,24 +99,19 @@ class Forecast:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "ready": self.ready,
-            "hours": round(self.hours, 2),
-            "needs": [asdict(need) for need in self.needs],
-            "cells": [asdict(row) for row in self.rows],
-            "settings": self.settings,
-            "throughput": self.throughput.model_dump(),
-            "measuring_hours": round(self.measuring_hours, 2),
-            "embedding_hours": round(self.embedding_hours, 2),
-            "vectors_bytes": self.vectors_bytes,
+        plain = {**asdict(self), "throughput": self.throughput.model_dump()}
+        hours = {
+            name: round(getattr(self, name), 2)
+            for name in ("hours", "measuring_hours", "embedding_hours")
         }
+        return {"ready": self.ready, **plain, **hours}
 
 
 def forecast(study: Study, out: Path) -> Forecast:
     """Say what a study will do, need and cost; writes nothing and opens only what is on disk."""
     sizes = {name: _images(study, name, out) for name in study.file.collections}
     throughput = study.file.throughput or MEASURED
-    rows = [_row(study, cells, sizes, throughput, out) for cells in study.models.values()]
+    rows = [_cell(study, cells, sizes, throughput, out) for cells in study.models.values()]
     lacking = any(missing(study, cell, out) for cell in study.cells())
     texts = sum(_measured_tokens(study, cell, sizes, throughput, out) for cell in study.cells())
     # A forward pass alone is a third of a training step.
@@ -124,7 +119,7 @@ def forecast(study: Study, out: Path) -> Forecast:
     images = sum(sizes.values())
     return Forecast(
         needs=[*_collections(study, out), *_models(study)],
-        rows=rows,
+        cells=rows,
         settings=study.config.settings(),
         throughput=throughput,
         measuring_hours=measuring,
@@ -221,40 +216,29 @@ def image_tokens(recipe: Recipe, cell: Cell, throughput: Throughput) -> float:
     return total
 
 
-def _row(
+def _cell(
     study: Study, cells: list[Cell], sizes: dict[str, int], throughput: Throughput, out: Path
-) -> Row:
+) -> CellForecast:
     cell = cells[0]
     done = sum(not missing(study, one, out) for one in cells)
-    if cell.recipe is None or cell.settings is None:
-        return Row(cell.name, cell.title, "-", "-", 0, 0, 0, 0.0, len(cells), done)
+    recipe, config = cell.recipe, cell.settings
+    if recipe is None or config is None:
+        return CellForecast(cell.name, cell.title, cells=len(cells), done=done)
     images = _train_images(study, cell, sizes, out)
-    config = cell.settings
-    share = max(pick.share for pick in cell.recipe.positives)
-    schedule = Schedule(
-        max(2, round(images * share)), config.batch_size, config.epochs, config.max_steps, 0
-    )
-    each = image_tokens(cell.recipe, cell, throughput) / share
-    steps = schedule.steps
+    share = max(text.share for text in recipe.positives)
+    taken = max(2, round(images * share))
+    each = image_tokens(recipe, cell, throughput) / share
+    steps = Schedule(taken, config.batch_size, config.epochs, config.max_steps, 0).steps
     if cell.like is not None and cell.like.recipe is not None:
         steps = round(steps * image_tokens(cell.like.recipe, cell.like, throughput) / each)
-    seen = min(steps * config.batch_size, steps * max(2, round(images * share)))
+    seen = min(steps * config.batch_size, steps * taken)
     tokens = round(seen * each)
     seconds = tokens / throughput.tokens_per_second
     if config.train_vision:
         seconds += 3 * seen / throughput.images_per_second
-    return Row(
-        cell.name,
-        cell.title,
-        cell.recipe.name,
-        cell.recipe.loss,
-        images,
-        steps,
-        tokens,
-        round(seconds / 3600, 4),
-        len(cells),
-        done,
-    )
+    hours = round(seconds / 3600, 4)
+    about = (cell.name, cell.title, recipe.name, recipe.loss)
+    return CellForecast(*about, images, steps, tokens, hours, len(cells), done)
 
 
 def _measured_tokens(

@@ -7,43 +7,33 @@ from pathlib import Path
 
 import pytest
 
+from paragrain.pages import Block, Command, Figure, Heading, OnPage, Text, markdown, page, save
 from paragrain.study.figures import Band, draw_curves
-from paragrain.study.report.blocks import (
-    Block,
-    Command,
-    Heading,
-    Html,
-    Plot,
-    Table,
-    Words,
-    as_markdown,
-    as_page,
-    save,
-)
+from paragrain.tables import Table
 
 HOSTILE = "a|b <img src=x onerror=alert(1)> & </td><script>alert(2)</script> &lt;b&gt; **c**"
 
 
-def plot(name: str = "curve", caption: str = "A caption.") -> Plot:
-    drawing = draw_curves([1, 2], {"m": Band([1, 2], [0, 1], [2, 3])}, title="t")
-    return Plot(name, drawing, caption)
+def plot(name: str = "curve", caption: str = "A caption.") -> Figure:
+    drawing = draw_curves({"m": Band([1, 2], [1, 2], [0, 1], [2, 3])}, title="t")
+    return Figure(drawing, caption, name)
 
 
 def blocks() -> list[Block]:
     return [
         Heading("Results"),
         Heading("In detail", 3),
-        Words("p < 0.05 says little."),
-        Words("A remark.", dim=True),
+        Text("p < 0.05 says little."),
+        Text("A remark.", dim=True),
         Command("paragrain study run a.yaml\nparagrain study report a.yaml"),
         Table(
-            ["model", "x", "y"],
-            [["one", "1.0", "2.0"], ["two", "3.0", ""]],
             "Points.",
-            {(0, 2): "best", (1, 1): "second"},
+            ["model", "x", "y"],
+            [["one", 1.0, 2.0], ["two", 3.0, ""]],
+            marks={(0, 2): "best", (1, 1): "second"},
         ),
         plot(),
-        Html("<p>seen</p>", "told"),
+        OnPage([Text("seen")], "told"),
     ]
 
 
@@ -70,14 +60,14 @@ class Seen(HTMLParser):
             self.classes.setdefault(self._class, []).append(data.strip())
 
 
-def seen(page: str) -> Seen:
+def seen(html: str) -> Seen:
     parser = Seen()
-    parser.feed(page)
+    parser.feed(html)
     return parser
 
 
 def test_markdown_to_the_letter() -> None:
-    assert as_markdown("Title", blocks(), "plots") == (
+    assert markdown("Title", blocks(), "plots") == (
         "# Title\n\n## Results\n\n### In detail\n\np < 0.05 says little.\n\nA remark.\n\n"
         "```\nparagrain study run a.yaml\nparagrain study report a.yaml\n```\n\n"
         "| model | x | y |\n|---|--:|--:|\n| one | 1.0 | **2.0** |\n| two | *3.0* |  |\n\n"
@@ -87,56 +77,56 @@ def test_markdown_to_the_letter() -> None:
 
 
 def test_the_page_says_the_same() -> None:
-    page = seen(as_page("Title", blocks()))
+    found = seen(page("Title", blocks()))
     for said in ("Title", "Results", "In detail", "p < 0.05 says little.", "Points.", "seen"):
-        assert said in page.text
-    assert page.text.count("A caption.") == 1
-    assert page.classes["best"][0] == "2.0"
-    assert page.classes["second"][0] == "3.0"
-    assert page.tags.count("td") == 4
-    assert page.tags.count("details") == 2
-    assert page.tags.count("svg") == 1
+        assert said in found.text
+    assert found.text.count("A caption.") == 1
+    assert found.classes["best"][0] == "2.0"
+    assert found.classes["second"][0] == "3.0"
+    assert found.tags.count("td") == 4
+    assert found.tags.count("details") == 2
+    assert found.tags.count("svg") == 1
 
 
 @pytest.mark.parametrize(
     "block",
     [
         Heading(HOSTILE),
-        Words(HOSTILE),
+        Text(HOSTILE),
         Command(HOSTILE),
-        Table([HOSTILE], [[HOSTILE]], HOSTILE),
+        Table(HOSTILE, [HOSTILE], [[HOSTILE]]),
         plot(HOSTILE, HOSTILE),
     ],
 )
 def test_hostile_text_stays_text(block: Block, tmp_path: Path) -> None:
-    page = seen(as_page(HOSTILE, [block]))
-    assert not {"script", "img"} & set(page.tags)
-    assert "onerror" not in page.attributes
-    assert HOSTILE in html.unescape(as_page(HOSTILE, [block]))
-    markdown = as_markdown(HOSTILE, [block], "plots")
-    outside = re.sub(r"```.*?```", "", markdown, flags=re.DOTALL)  # where nothing is HTML
+    found = seen(page(HOSTILE, [block]))
+    assert not {"script", "img"} & set(found.tags)
+    assert "onerror" not in found.attributes
+    assert HOSTILE in html.unescape(page(HOSTILE, [block]))
+    text = markdown(HOSTILE, [block], "plots")
+    outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)  # where nothing is HTML
     assert not re.search(r"<[a-zA-Z/!?]", outside)
     assert "&amp;lt;b&amp;gt;" in outside  # it said &lt;, not <
 
 
 def test_a_line_in_a_cell_ends_no_row() -> None:
-    markdown = as_markdown("t", [Table(["a", "b"], [["x\ny", "1|2"]], "c")], "p")
-    assert "| x y | 1\\|2 |" in markdown
+    text = markdown("t", [Table("c", ["a", "b"], [["x\ny", "1|2"]])], "p")
+    assert "| x y | 1\\|2 |" in text
 
 
 @pytest.mark.parametrize("name", ["a b%", "../../up", "c:\\x", "curve-CLIP B/16-i2t", "ü"])
 def test_plots_lie_in_their_folder_under_names_that_links_can_hold(
     name: str, tmp_path: Path
 ) -> None:
-    page = save("t", [plot(name)], tmp_path / "report")
-    (file,) = (page.parent / "plots").iterdir()
+    written = save("t", [plot(name)], tmp_path / "report")
+    (file,) = (written.parent / "plots").iterdir()
     assert re.fullmatch(r"[a-z0-9.-]*\.svg", file.name)
-    assert f"(plots/{file.name})" in (page.parent / "report.md").read_text("utf-8")
+    assert f"(plots/{file.name})" in (written.parent / "report.md").read_text("utf-8")
     assert {path.name for path in tmp_path.iterdir()} == {"report"}
 
 
 def test_a_second_report_is_the_same_to_the_byte(tmp_path: Path) -> None:
-    pages = [save("t", blocks(), tmp_path / str(n)) for n in range(2)]
+    written = [save("t", blocks(), tmp_path / str(n)) for n in range(2)]
     for name in ("index.html", "report.md", "plots/curve.svg"):
-        one, other = (page.parent / name for page in pages)
+        one, other = (path.parent / name for path in written)
         assert one.read_bytes() == other.read_bytes()

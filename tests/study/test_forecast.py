@@ -8,7 +8,14 @@ import pytest
 
 from paragrain.collection import Collection
 from paragrain.files import write_json
-from paragrain.study.estimate import MEASURED, Forecast, Row, forecast, image_tokens, measured_hours
+from paragrain.study.forecast import (
+    MEASURED,
+    CellForecast,
+    Forecast,
+    forecast,
+    image_tokens,
+    measured_hours,
+)
 from paragrain.study.plan import Study
 
 MakeStudy = Callable[..., Study]
@@ -27,8 +34,8 @@ def plan(make: MakeStudy, changes: dict[str, Any], tmp_path: Path) -> Forecast:
     return forecast(make({**basis, **changes}), tmp_path / "out")
 
 
-def rows(found: Forecast) -> dict[str, Row]:
-    return {row.name: row for row in found.rows}
+def rows(found: Forecast) -> dict[str, CellForecast]:
+    return {row.name: row for row in found.cells}
 
 
 def test_steps_and_tokens_by_hand(make_study: MakeStudy, tmp_path: Path) -> None:
@@ -93,7 +100,7 @@ def test_what_is_to_be_measured(make_study: MakeStudy, tmp_path: Path) -> None:
     assert found.embedding_hours == pytest.approx(images / 100 / 3600)
     assert found.vectors_bytes == images * 1024
     assert found.hours == pytest.approx(
-        sum(row.hours * row.cells for row in found.rows)
+        sum(row.hours * row.cells for row in found.cells)
         + found.measuring_hours
         + found.embedding_hours
     )

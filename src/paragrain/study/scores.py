@@ -16,7 +16,7 @@ import numpy as np
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import load_result, result_entries, trained_on_lines
 from paragrain.evaluation.stored import DIRECTIONS, KS
-from paragrain.stats import RESAMPLES, Units, interval, resample, two_sided, with_seeds
+from paragrain.stats import RESAMPLES, Estimate, Units, interval, resample, with_seeds
 from paragrain.study.cells import curve_path, result_path
 from paragrain.study.plan import Study
 
@@ -31,7 +31,7 @@ METHOD = (
 
 def bounded(
     draws: np.ndarray,
-    recalls: Sequence[float],
+    seeds: Sequence[float],
     rng: np.random.Generator,
     ends: tuple[float, float] = (0.0, 100.0),
 ) -> np.ndarray:
@@ -42,7 +42,7 @@ def bounded(
 
     Args:
         draws: of the mean over the seeds, from the queries.
-        recalls: of each of the S seeds; one moves nothing, since it cannot tell.
+        seeds: the number of each of the S seeds; one moves nothing, since it cannot tell.
         rng: draws Student's t with S - 1 degrees of freedom.
         ends: of the scale: 0 and 100 for a recall, -100 and 100 for a difference.
 
@@ -50,101 +50,44 @@ def bounded(
     >>> bool(moved.min() >= 0), bool(moved.max() <= 100)
     (True, True)
     """
+    if len(seeds) < 2:
+        return draws
     low, width = ends[0], ends[1] - ends[0]
 
     def angle(value: np.ndarray) -> np.ndarray:
         found: np.ndarray = np.arcsin(np.sqrt(np.clip((value - low) / width, 0, 1)))
         return found
 
-    if len(recalls) < 2:
-        return draws
-    moved = with_seeds(angle(draws), angle(np.asarray(recalls)).tolist(), rng)
+    moved = with_seeds(angle(draws), angle(np.asarray(seeds)).tolist(), rng)
     back: np.ndarray = low + width * np.sin(np.clip(moved, 0, np.pi / 2)) ** 2
     return back
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Recall of one model in percent.
+def mean_of(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean over several benchmarks of one model.
 
-    Attributes:
-        mean: over its seeds.
-        low, high: 95 % interval of the mean, from queries and seeds together.
-        recalls: of each seed.
-        draws: [R] draws of the mean; those of two models on one benchmark are paired. None in a
-            report that is written from stored numbers.
-        queries: [R] the same draws with the seeds as they are.
+    How benchmarks go together, by common images or seeds, is not known. They are taken as
+    wholly bound to each other, so that bounds add up and the interval is rather too wide.
+
+    >>> mean_of([Estimate(40.0, 38.0, 42.0), Estimate(60.0, 55.0, 64.0)])
+    Estimate(value=50.0, low=46.5, high=53.0, n=None, p=None, seeds=())
     """
-
-    mean: float
-    low: float
-    high: float
-    recalls: tuple[float, ...]
-    draws: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
-    queries: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
-
-    @classmethod
-    def mean_of(cls, estimates: "Sequence[Estimate]") -> "Estimate":
-        """The mean over several benchmarks of one model.
-
-        How benchmarks go together, by common images or seeds, is not known. They are taken as
-        wholly bound to each other, so that bounds add up and the interval is rather too wide.
-        """
-        seeds = min(len(one.recalls) for one in estimates)
-        mean, low, high = (
-            float(np.mean([getattr(one, part) for one in estimates]))
-            for part in ("mean", "low", "high")
-        )
-        recalls = np.mean([one.recalls[:seeds] for one in estimates], axis=0).tolist()
-        return cls(mean, low, high, tuple(recalls))
-
-    @property
-    def text(self) -> str:
-        """Such as "41.4 (39.5 to 43.3)"."""
-        return f"{self.mean:.1f} ({self.low:.1f} to {self.high:.1f})"
+    value, low, high = (
+        float(np.mean([getattr(one, part) for one in estimates]))
+        for part in ("value", "low", "high")
+    )
+    return Estimate(value, low, high)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One model less another, in percentage points, with a 95 % interval and two-sided p."""
-
-    value: float
-    low: float
-    high: float
-    p: float
-
-    @classmethod
-    def of(cls, first: Estimate, second: Estimate) -> "Difference":
-        """The second less the first, on the same draws of queries."""
-        return cls.from_draws(second.mean - first.mean, second.draws - first.draws)
-
-    @classmethod
-    def within(cls, first: Estimate, second: Estimate) -> "Difference":
-        """The second less the first of one model, whose seeds are paired as its queries are."""
-        changes = np.subtract(second.recalls, first.recalls)
-        rng = np.random.default_rng([0, 2])
-        moved = bounded(second.queries - first.queries, changes.tolist(), rng, (-100.0, 100.0))
-        return cls.from_draws(float(changes.mean()), moved)
-
-    @classmethod
-    def from_draws(cls, value: float, draws: np.ndarray) -> "Difference":
-        """From draws [R] of the difference."""
-        draws = np.round(draws[~np.isnan(draws)], 9) + 0.0
-        low, high = interval(draws[:, None])[:, 0].tolist()
-        return cls(value, low, high, two_sided(draws))
-
-    @property
-    def significant(self) -> bool:
-        """Whether the interval leaves zero out, as it does where p is below 0.05.
-
-        There is no correction for the number of comparisons.
-        """
-        return self.low > 0 or self.high < 0
-
-    @property
-    def text(self) -> str:
-        """Such as "+3.1 (1.2 to 5.0)"."""
-        return f"{self.value:+.1f} ({self.low:.1f} to {self.high:.1f})"
+def change_within(first: Estimate, second: Estimate) -> Estimate:
+    """The second less the first of one model, whose seeds are paired as its queries are."""
+    assert first.query_draws is not None
+    assert second.query_draws is not None
+    changes = np.subtract(second.seeds, first.seeds)
+    rng = np.random.default_rng([0, 2])
+    drawn = second.query_draws - first.query_draws
+    moved = bounded(drawn, changes.tolist(), rng, (-100.0, 100.0))
+    return Estimate.difference(float(changes.mean()), moved)
 
 
 @dataclass(frozen=True)
@@ -157,7 +100,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredBenchmark:
     """What a benchmark turned out to be.
 
     Attributes:
@@ -168,13 +111,15 @@ class Measured:
 
     images: int
     texts: int
-    max_length: Mapping[str, int]
-    trained_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    max_length: dict[str, int]
+    trained_on: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Scores:
-    """All estimates of a study, from the results that are there.
+class StudyScores:
+    """All estimates of a study, in percent: from the results that are there, or from stored ones.
+
+    Stored estimates have no draws, so that what a report tells of two of them is stored too.
 
     Attributes:
         recalls: by model and column.
@@ -182,30 +127,40 @@ class Scores:
         missing: labels of cells that have not all their results.
         measured: by benchmark.
         method: how the intervals were made, in words.
+        pairing: how the differences along the curves were made.
+        differences: that were stored, by (first, second, column).
+        along: differences along curves that were stored, by (curve, first, second, direction).
+        marked: marks that were stored.
     """
 
     recalls: Mapping[str, Mapping[Column, Estimate]]
     curves: Mapping[str, Mapping[str, Mapping[str, Mapping[int, Estimate]]]]
     missing: Sequence[str]
-    measured: Mapping[str, Measured] = field(default_factory=dict)
+    measured: Mapping[str, MeasuredBenchmark] = field(default_factory=dict)
     method: str = METHOD
+    pairing: str = "paired on the queries"
+    differences: Mapping[tuple[str, str, Column], Estimate] = field(default_factory=dict)
+    along: Mapping[tuple[str, str, str, str], Mapping[int, Estimate]] = field(default_factory=dict)
+    marked: Mapping[Column, Mapping[str, str]] = field(default_factory=dict)
 
-    paired = True
-    """Whether differences along curves are paired on the queries."""
-
-    def difference(self, first: str, second: str, column: Column) -> Difference | None:
-        """The second model less the first; None if one of the two was not measured."""
+    def difference(self, first: str, second: str, column: Column) -> Estimate | None:
+        """The second model less the first; None if one was not measured, or nothing is stored."""
         one, other = (self.recalls.get(name, {}).get(column) for name in (first, second))
-        return None if one is None or other is None else Difference.of(one, other)
+        if one is None or other is None or one.draws is None:
+            return self.differences.get((first, second, column))
+        return other - one
 
-    def along(
+    def change_along(
         self, curve: str, first: str, second: str, direction: str
-    ) -> Mapping[int, Difference]:
+    ) -> Mapping[int, Estimate]:
         """The second model less the first, at each length of a curve that both were read at."""
+        stored = self.along.get((curve, first, second, direction))
+        if stored is not None:
+            return stored
         one, other = (
             self.curves.get(curve, {}).get(name, {}).get(direction, {}) for name in (first, second)
         )
-        return {b: Difference.of(one[b], other[b]) for b in one if b in other}
+        return {length: other[length] - one[length] for length in one if length in other}
 
     def marks(self, models: Sequence[str], column: Column) -> Mapping[str, str]:
         """The best and the second best model of a column, each only if all behind it are worse.
@@ -214,9 +169,11 @@ class Scores:
             "best" and "second" by model; a place that is shared within the error goes to nobody,
             and so does the second if the first is shared.
         """
+        if column in self.marked:
+            return self.marked[column]
         ranked = sorted(
             (name for name in models if column in self.recalls.get(name, {})),
-            key=lambda name: -self.recalls[name][column].mean,
+            key=lambda name: -self.recalls[name][column].value,
         )
         found = {}
         for place, title in enumerate(("best", "second")):
@@ -228,15 +185,13 @@ class Scores:
 
     def seeds(self, names: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Fewest and most seeds that the numbers of each model rest on; of measured ones alone."""
-        found = {}
-        for name in names:
-            counts = [len(e.recalls) for e in self.recalls.get(name, {}).values()]
-            if counts:
-                found[name] = min(counts), max(counts)
-        return found
+        counts = {
+            name: [len(e.seeds) for e in self.recalls.get(name, {}).values()] for name in names
+        }
+        return {name: (min(own), max(own)) for name, own in counts.items() if own}
 
 
-def read_scores(study: Study, out: Path) -> Scores:
+def read_scores(study: Study, out: Path) -> StudyScores:
     """Read every result of a study that is there, and estimate."""
     recalls: dict[str, dict[Column, Estimate]] = {}
     missing: dict[str, None] = {}
@@ -261,9 +216,9 @@ def read_scores(study: Study, out: Path) -> Scores:
                 for name, hits in found.items()
             }
             known = {name: lines for name, lines in seen.items() if lines}
-            measured[benchmark] = Measured(one.images, one.texts, tokens, known)
+            measured[benchmark] = MeasuredBenchmark(one.images, one.texts, tokens, known)
     curves = _curves(study, out, missing)
-    return Scores(recalls, curves, list(missing), measured)
+    return StudyScores(recalls, curves, list(missing), measured)
 
 
 def _curves(
@@ -366,12 +321,17 @@ def _estimates(found: Mapping, names: Sequence[tuple[str, int]]) -> dict:
             recalls, drawn = means[own, place], draws[:, own, place]
             queries = drawn.mean(1)
             moved = bounded(queries, recalls.tolist(), rng)
-            low, high = interval(moved[:, None])[:, 0].tolist()
+            low, high = interval(moved).tolist()
             # No draw of queries that are all found (or none) says how many others would be.
             exact = 100 * _TAIL ** (1 / len(units))
             low = min(low, exact) if recalls.min() > 100 - _ALL else low
             high = max(high, 100 - exact) if recalls.max() < _ALL else high
             estimates[key, direction, k] = Estimate(
-                float(recalls.mean()), low, high, tuple(recalls.tolist()), moved, queries
+                float(recalls.mean()),
+                low,
+                high,
+                seeds=tuple(recalls.tolist()),
+                draws=moved,
+                query_draws=queries,
             )
     return estimates

@@ -1,48 +1,24 @@
-"""Matched pairs of a benchmark as vectors, and numbers with intervals: what analyses begin with."""
+"""A sample of matched pairs as embeddings, and means with intervals: what analyses begin with."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from paragrain.encoders import ImageTextEncoder, encode_texts
 from paragrain.errors import UsageError
 from paragrain.evaluation import Benchmark
-from paragrain.stats import RESAMPLES, interval
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A number and its 95 % percentile interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, value: float, draws: np.ndarray) -> "Measured":
-        """From the number itself and draws [R] of it; NaN among them is left out."""
-        low, high = interval(np.asarray(draws)[:, None])[:, 0].tolist()
-        return cls(float(value), low, high)
-
-    def as_dict(self, digits: int = 4) -> dict[str, float]:
-        """Rounded, for JSON."""
-        return {name: round(value, digits) for name, value in vars(self).items()}
-
-    def text(self, digits: int = 2) -> str:
-        """Such as "0.81 (0.79 to 0.83)"."""
-        return f"{self.value:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
+from paragrain.stats import RESAMPLES, Estimate
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class EmbeddedPairs:
     """N images with one text each.
 
     Attributes:
         ids: of the images, in the order of the benchmark.
         images, texts: float32 [N, D] unit vectors; row by row they belong together.
         written: the N texts.
-        tokens: the maximum length the texts were read with.
+        max_length: that the texts were read with.
     """
 
     ids: list[str]
@@ -84,8 +60,7 @@ def draw_pairs(
     max_length: int,
     size: int = 500,
     seed: int = 0,
-    progress: bool = False,
-) -> Pairs:
+) -> EmbeddedPairs:
     """Draw `size` images of a benchmark with one text each, and encode the texts.
 
     The same seed draws the same pairs for every encoder.
@@ -94,23 +69,23 @@ def draw_pairs(
         UsageError: as `draw_rows`, or the encoder has another image tower than the benchmark, or
             cannot read so many tokens.
     """
-    check_vision(benchmark, encoder)
+    check_images(benchmark, encoder)
     images, texts = draw_rows(benchmark, size, seed)
     written = [benchmark.texts[row] for row in texts]
-    vectors = encode_texts(encoder, written, max_length=max_length, progress=progress).vectors
+    vectors = encode_texts(encoder, written, max_length=max_length, progress=False).vectors
     ids = [benchmark.ids[row] for row in images]
-    return Pairs(ids, benchmark.images[images], vectors, written, max_length)
+    return EmbeddedPairs(ids, benchmark.images[images], vectors, written, max_length)
 
 
-def check_vision(benchmark: Benchmark, encoder: ImageTextEncoder) -> None:
-    """Refuse an encoder whose text vectors do not belong to the benchmark's image embeddings.
+def check_images(benchmark: Benchmark, encoder: ImageTextEncoder) -> None:
+    """Refuse an encoder whose text embeddings do not belong to the benchmark's image embeddings.
 
     Raises:
         UsageError: it has another image tower.
     """
     if encoder.vision_fingerprint != benchmark.vision_fingerprint:
         raise UsageError(
-            f"{encoder.name} has another image tower than the vectors of this benchmark: "
+            f"{encoder.name} has another image tower than the embeddings of this benchmark: "
             "load the benchmark with it"
         )
 
@@ -121,29 +96,12 @@ def image_draws(images: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np
     return rng.multinomial(images, np.full(images, 1 / images), size=resamples).astype(np.float64)
 
 
-def rounded(value: Any, digits: int = 4) -> Any:
-    """Plain data for JSON: floats rounded, arrays as lists, NaN as None.
-
-    >>> rounded({"a": np.array([0.123456, np.nan]), "b": (1, "x")})
-    {'a': [0.1235, None], 'b': [1, 'x']}
-    """
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {key: rounded(part, digits) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(part, digits) for part in value]
-    if isinstance(value, float):
-        return None if value != value else round(value, digits)
-    return value
-
-
 def mean_over_images(
     values: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0
-) -> list[Measured]:
+) -> list[Estimate]:
     """Mean of each column of `values` [N, C] over N images, with bootstrap intervals.
 
-    NaN stands for an image that has no such number. A column of nothing else is NaN throughout.
+    NaN stands for an image that has no such number. A column of nothing else is not defined.
     """
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
@@ -151,8 +109,4 @@ def mean_over_images(
     with np.errstate(invalid="ignore"):
         means = filled.sum(0) / known.sum(0)
         drawn = (draws @ filled) / (draws @ known)
-    nothing = Measured(float("nan"), float("nan"), float("nan"))
-    return [
-        Measured.of(mean, drawn[:, column]) if known[:, column].any() else nothing
-        for column, mean in enumerate(means)
-    ]
+    return [Estimate.from_draws(mean, own) for mean, own in zip(means, drawn.T, strict=True)]

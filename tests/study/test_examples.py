@@ -7,22 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paragrain import pages
 from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder
 from paragrain.errors import UsageError
 from paragrain.evaluation import Benchmark, QueryRanks
+from paragrain.pages import page
 from paragrain.retrieval import DirectionRanks, Ranks, RanksPair
-from paragrain.study.analyses.qualitative import (
+from paragrain.study.analyses.examples import (
     KINDS,
     Counts,
-    Qualitative,
+    Examples,
+    choose_examples,
     chosen,
+    examples_blocks,
     kinds,
-    qualitative,
-    qualitative_html,
     shares,
 )
+from paragrain.study.plain import from_plain, to_plain
 
 
 def ranked(greater: list[int], tied: list[int] | None = None, ids: str = "abcdef") -> QueryRanks:
@@ -97,10 +98,10 @@ def test_a_page_shows_what_the_models_answer(
         name: [QueryRanks(benchmark.ids, benchmark.groups, benchmark.text_image, one.ranks)]
         for name, one in zip(("<A>", "B"), rows, strict=True)
     }
-    found = qualitative(
+    found = choose_examples(
         benchmark, ranks, dict.fromkeys(ranks, encoder), max_length=64, direction=direction, k=5
     )
-    assert isinstance(found, Qualitative)
+    assert isinstance(found, Examples)
     assert found.counts.first == found.counts.second == 3
     wins = {kind: [one for one in found.examples if one.kind == kind] for kind in KINDS}
     assert 0 < len(wins["first"]) == len(wins["second"]) <= 3
@@ -112,14 +113,14 @@ def test_a_page_shows_what_the_models_answer(
         assert set(example.tops[0]) <= set(benchmark.ids)
     else:
         assert set(example.tops[0]) <= set(benchmark.texts)
-    assert Qualitative.from_dict(json.loads(json.dumps(found.as_dict()))) == found
-    page = pages.page("Examples", qualitative_html(found, world))
+    assert from_plain(Examples, json.loads(json.dumps(to_plain(found)))) == found
+    html = page("Examples", examples_blocks(found, world))
     shown = len(found.examples)
-    assert page.count("<img") == (shown * 10 if direction == "text_to_image" else shown)
-    assert "<A>" not in page
-    assert "Only &lt;A&gt; finds it" in page
-    assert "Only B finds it" in page
-    assert "3 count for &lt;A&gt; and 3 for B" in page
+    assert html.count("<img") == (shown * 10 if direction == "text_to_image" else shown)
+    assert "<A>" not in html
+    assert "Only &lt;A&gt; finds it" in html
+    assert "Only B finds it" in html
+    assert "3 count for &lt;A&gt; and 3 for B" in html
 
 
 def test_where_nothing_tells_two_models_apart_the_page_shows_what_there_is(
@@ -127,16 +128,16 @@ def test_where_nothing_tells_two_models_apart_the_page_shows_what_there_is(
 ) -> None:
     benchmark = Benchmark.load(world, encoder, "paragraph", split="test", progress=False)
     own = [benchmark.rank(encoder, benchmark.tokenize(encoder, 64))]
-    found = qualitative(
+    found = choose_examples(
         benchmark, {"A": own, "B": own}, {"A": encoder, "B": encoder}, max_length=64
     )
     assert found.counts.first == found.counts.second == 0
-    html = qualitative_html(found, world)
+    html = page("t", examples_blocks(found, world))
     assert "There is no such query" not in html
     assert "None tells them apart" in html
     assert html.count("<blockquote>") == len(found.examples) > 0
     assert "<img" in html
-    without = qualitative_html(found, None)
+    without = page("t", examples_blocks(found, None))
     assert "<img" not in without
     assert found.examples[0].id in without
 
@@ -144,6 +145,6 @@ def test_where_nothing_tells_two_models_apart_the_page_shows_what_there_is(
 def test_a_kind_that_is_absent_is_said_to_be() -> None:
     a, b = [ranked([0, 0, 0, 9])], [ranked([0, 9, 9, 9])]
     _, counts = kinds(a, b, "text_to_image")
-    found = Qualitative("A", "B", "text_to_image", [1, 1], [], counts, 5, 64)
+    found = Examples("A", "B", "text_to_image", [1, 1], [], counts, 5, 64)
     assert "No query counts for B" in found.rule
     assert "2 count for A and 0 for B" in found.rule

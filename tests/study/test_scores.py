@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from paragrain.errors import ParagrainError
 from paragrain.evaluation.compare import compare
 from paragrain.evaluation.results import load_result
-from paragrain.stats import Units, interval, resample, with_seeds
+from paragrain.stats import Estimate, Units, interval, resample, with_seeds
 from paragrain.study.cells import cell_max_length, result_path
 from paragrain.study.plan import Study
-from paragrain.study.tables import Column, Difference, Estimate, Scores, bounded, read_scores
+from paragrain.study.scores import (
+    Column,
+    StudyScores,
+    bounded,
+    change_within,
+    mean_of,
+    read_scores,
+)
 
 I2T, T2I = "image_to_text", "text_to_image"
 MakeStudy = Callable[..., Study]
@@ -26,12 +33,19 @@ def estimate(
 ) -> Estimate:
     draws = mean + spread * np.random.default_rng(seed).standard_normal(4000)
     low, high = np.percentile(draws, [2.5, 97.5])
-    return Estimate(mean, float(low), float(high), recalls or (mean,), draws, draws)
+    return Estimate(
+        mean,
+        float(low),
+        float(high),
+        seeds=recalls or (mean,),
+        draws=draws,
+        query_draws=draws,
+    )
 
 
-def scores(**models: Estimate) -> tuple[Scores, Column]:
+def scores(**models: Estimate) -> tuple[StudyScores, Column]:
     column = Column("long", I2T)
-    return Scores({name: {column: one} for name, one in models.items()}, {}, []), column
+    return StudyScores({name: {column: one} for name, one in models.items()}, {}, []), column
 
 
 def test_recalls_are_means_over_queries_and_seeds(
@@ -43,12 +57,12 @@ def test_recalls_are_means_over_queries_and_seeds(
     put(study, "BLIP", "long", [[0, 0, 0, 1]])
     found = read_scores(study, tmp_path / "out")
     own = found.recalls["c4"][Column("long", I2T)]
-    assert own.recalls == (75.0, 25.0)
-    assert own.mean == 50.0
-    assert found.recalls["c4"][Column("long", I2T, 5)].recalls == (100.0, 25.0)
+    assert own.seeds == (75.0, 25.0)
+    assert own.value == 50.0
+    assert found.recalls["c4"][Column("long", I2T, 5)].seeds == (100.0, 25.0)
     alone = found.recalls["BLIP"][Column("long", T2I)]
-    assert (alone.mean, alone.recalls, alone.low, alone.high) == (25.0, (25.0,), 0.0, 75.0)
-    assert alone.text == "25.0 (0.0 to 75.0)"
+    assert (alone.value, alone.seeds, alone.low, alone.high) == (25.0, (25.0,), 0.0, 75.0)
+    assert f"{alone:.1f}" == "25.0 (0.0 to 75.0)"
     # Two seeds so far apart tell next to nothing: t with one degree of freedom is 12.7 at 97.5 %.
     assert (own.low, own.high) == (0.0, 100.0)
     assert "c1, seed 0" in found.missing
@@ -84,20 +98,20 @@ def test_differences_are_those_of_compare(make_study: MakeStudy, put: Put, tmp_p
 
 def test_the_difference_of_a_model_and_itself_is_nothing() -> None:
     one = estimate(40, 2)
-    same = Difference.of(one, one)
+    same = one - one
     assert (same.value, same.low, same.high, same.p) == (0, 0, 0, 1)
     assert not same.significant
-    assert same.text == "+0.0 (0.0 to 0.0)"
+    assert f"{same:+.1f}" == "+0.0 (0.0 to 0.0)"
 
 
 def test_a_difference_by_hand() -> None:
     draws = np.array([1.0, 2.0, 3.0, np.nan] * 250)
-    difference = Difference.from_draws(2.0, draws)
+    difference = Estimate.difference(2.0, draws)
     assert (difference.value, difference.low, difference.high) == (2.0, 1.0, 3.0)
     assert difference.p == pytest.approx(2 / 751)
     assert difference.significant
-    assert difference.text == "+2.0 (1.0 to 3.0)"
-    assert Difference.from_draws(-2.0, -draws).text == "-2.0 (-3.0 to -1.0)"
+    assert f"{difference:+.1f}" == "+2.0 (1.0 to 3.0)"
+    assert f"{Estimate.difference(-2.0, -draws):+.1f}" == "-2.0 (-3.0 to -1.0)"
 
 
 def test_two_budgets_of_one_model_are_compared_seed_by_seed(
@@ -110,18 +124,18 @@ def test_two_budgets_of_one_model_are_compared_seed_by_seed(
     lines = [{10: seed, 40: np.maximum(seed, more)} for seed in (weak, strong)]
     put_line(study, "c4", "cut", lines)
     line = read_scores(study, tmp_path / "out").curves["cut"]["c4"][I2T]
-    paired = Difference.within(line[10], line[40])
+    paired = change_within(line[10], line[40])
     assert paired.value == pytest.approx(10)
     assert paired.significant
     # Bootstrap of 20 in 200: 10 % with a deviation of sqrt(0.1 x 0.9 / 200) = 2.1 %.
     assert (paired.low, paired.high) == pytest.approx((5.8, 14.2), abs=0.6)
-    assert not Difference.of(line[10], line[40]).significant
+    assert not (line[40] - line[10]).significant
 
 
 def test_the_mean_over_benchmarks_is_as_wide_as_if_they_went_together() -> None:
     two = [estimate(40, 2, 1, (39, 41)), estimate(60, 4, 2, (58, 62))]
-    mean = Estimate.mean_of(two)
-    assert (mean.mean, mean.recalls) == (50.0, (48.5, 51.5))
+    mean = mean_of(two)
+    assert mean.value == 50.0
     assert mean.low == pytest.approx((two[0].low + two[1].low) / 2)
     assert mean.high == pytest.approx((two[0].high + two[1].high) / 2)
 
@@ -164,7 +178,7 @@ def test_curves_hold_the_budgets_that_a_model_can_read(
     put_line(study, "BLIP", "cut", [{10: [1, 0, 0, 0]}])
     found = read_scores(study, tmp_path / "out")
     lines = found.curves["cut"]
-    assert {max_length: one.mean for max_length, one in lines["c4"][I2T].items()} == {
+    assert {max_length: one.value for max_length, one in lines["c4"][I2T].items()} == {
         10: 25,
         40: 75,
     }
@@ -237,8 +251,8 @@ def test_no_interval_leaves_the_scale(
     found = read_scores(study, tmp_path / "out")
     for estimates in found.recalls.values():
         for one in estimates.values():
-            assert 0 <= one.low <= one.mean + 1e-9
-            assert one.mean - 1e-9 <= one.high <= 100
+            assert 0 <= one.low <= one.value + 1e-9
+            assert one.value - 1e-9 <= one.high <= 100
             assert one.high > one.low, "so few queries leave no doubt?"
     difference = found.difference("c1", "c4", Column("long", I2T))
     assert difference is not None

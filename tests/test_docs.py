@@ -16,7 +16,7 @@ import paragrain as pg
 from paragrain.annotation import load_prompts
 from paragrain.cli.app import app
 from paragrain.collection import Collection
-from paragrain.collection.record import FIELDS
+from paragrain.collection.fields import FIELDS
 from paragrain.encoders import ImageTextEncoder
 from paragrain.evaluation import load_protocol, protocols
 from paragrain.study.file import Group, StudyFile

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from paragrain.errors import ParagrainError
+
 try:
     import fcntl
 except ImportError:  # not Unix
@@ -33,7 +35,7 @@ class Held(Exception):
 
 
 @contextmanager
-def hold(path: Path, wait: float = 0.0) -> Iterator[None]:
+def hold(path: Path, wait: float = 0.0, busy: str | None = None) -> Iterator[None]:
     """Hold the lock on a file while the block runs; the file stays behind and locks nothing.
 
     The lock is the system's own (`flock`). Where the file system has none, as some of networks,
@@ -43,6 +45,7 @@ def hold(path: Path, wait: float = 0.0) -> Iterator[None]:
     Args:
         path: of the file, made if absent, as its folder is.
         wait: seconds to wait for another holder.
+        busy: what to say then, as a `ParagrainError`.
 
     Raises:
         Held: it is still held then.
@@ -60,7 +63,7 @@ def hold(path: Path, wait: float = 0.0) -> Iterator[None]:
     until = time.monotonic() + wait
     while (release := _take(path)) is None:
         if time.monotonic() >= until:
-            raise Held(str(path))
+            raise ParagrainError(busy) if busy else Held(str(path))
         time.sleep(0.05)
     try:
         yield

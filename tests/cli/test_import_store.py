@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from paragrain.collection import Collection, skipped
-from paragrain.collection.locking import writing_alone
+from paragrain.collection.shards import writing_alone
 
 Cli = Callable[..., Any]
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from paragrain.annotation.report import AnnotationReport
 from paragrain.annotation.sending import RULE_VERSION
-from paragrain.collection.shards import footer_fingerprint
+from paragrain.collection.reading import footer_fingerprint
 from paragrain.files import read_json, write_json
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 from paragrain.annotation.calls import KINDS, Call, Failure, Kind, Reply, RequestFailed
 from paragrain.annotation.parsing import (
@@ -22,16 +22,16 @@ from paragrain.annotation.parsing import (
 from paragrain.annotation.prompts import schema
 from paragrain.annotation.rooms import Rooms
 from paragrain.annotation.settings import AnnotationSettings
-from paragrain.collection import Record
+from paragrain.collection import Record, fields
 from paragrain.words import sentences
 
 Answer = Reply | RequestFailed
 Asking = Generator[Call, Answer, Any]
 
 FIELDS: dict[Kind, str] = {
-    "captions": "generated",
-    "negatives": "negatives",
-    "paragraph": "paragraph",
+    cast(Kind, field.annotated_as): name
+    for name, field in fields.FIELDS.items()
+    if field.annotated_as
 }
 """The field of a record that each kind of text goes to."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from paragrain.collection import Collection, Record
+from paragrain.collection.fields import POSITIVE_FIELDS
 from paragrain.embeddings import embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.errors import UsageError
@@ -17,8 +18,8 @@ from paragrain.retrieval import RetrievalScores, exact_ranks, group_numbers, sco
 
 DEFAULT_SPLIT = "test"
 
-RIGHT_FIELDS = ("paragraph", "captions", "description", "generated")
-"""The text fields that are meant to be true of their image: all but the negatives."""
+RIGHT_FIELDS = ("paragraph", *(name for name in POSITIVE_FIELDS if name != "paragraph"))
+"""The text fields that images can be evaluated by, the one that is taken by default first."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

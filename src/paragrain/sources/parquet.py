@@ -22,7 +22,7 @@ from paragrain.collection import (
     WriteOptions,
     write_collection,
 )
-from paragrain.collection.record import LIST_FIELDS
+from paragrain.collection.fields import LIST_FIELDS
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash
 from paragrain.sources.cells import Values, take

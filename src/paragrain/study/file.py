@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from paragrain.collection.fields import POSITIVE_FIELDS
 from paragrain.evaluation import load_protocol
 from paragrain.training.config import Length
 
@@ -71,7 +72,7 @@ class BenchmarkSpec(_Data):
 
     collection: str
     protocol: str | None = None
-    texts: Literal["captions", "paragraph", "description", "generated"] | None = None
+    texts: Literal[POSITIVE_FIELDS] | None = None  # type: ignore[valid-type]
     split: str | None = None
     max_length: Length | None = None
     kind: Literal["short", "long", "other"] = "other"

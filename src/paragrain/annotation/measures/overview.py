@@ -10,7 +10,7 @@ from paragrain.annotation.measures.plots import write_stats_page
 from paragrain.annotation.measures.samples import samples
 from paragrain.annotation.measures.statistics import AnnotationStatistics, annotation_statistics
 from paragrain.collection import Collection
-from paragrain.collection.record import TEXT_FIELDS
+from paragrain.collection.fields import TEXT_FIELDS
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json
 

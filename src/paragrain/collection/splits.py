@@ -1,11 +1,15 @@
 """Shares of a collection for validation and test, with copies of an image on one side."""
 
-from collections.abc import Callable, Iterable, Iterator
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Iterator, Set
+from pathlib import Path
+
+import numpy as np
 
 from paragrain.collection.reading import Collection
-from paragrain.collection.shards import entries, finished_shards
+from paragrain.collection.shards import finished_shards
+from paragrain.collection.updating import update_collection
 from paragrain.errors import UsageError
+from paragrain.files import digest
 
 TRAIN = "train"
 """The split of an image of which nobody says another."""
@@ -43,7 +47,7 @@ class Shares:
 
     def split_of(self, key: str) -> str:
         """The split of all images with a key; a key alone decides, whatever else there is."""
-        place = int.from_bytes(blake2b(key.encode("utf-8"), digest_size=8).digest(), "big") / 2**64
+        place = int.from_bytes(digest(key, 8)) / 2**64
         if place < self.test:
             return "test"
         return "val" if place < self.test + self.val else TRAIN
@@ -60,6 +64,34 @@ def key_of(group: str | None, content: str | None, id: str) -> str:
     return f"content {content}" if content else f"id {id}"
 
 
+def families(ties: Iterable[Iterable[str]]) -> np.ndarray:
+    """Number what is tied together, int64 `[N]`, in order of first appearance.
+
+    Args:
+        ties: N times some names, one at least; two with a name in common have one number, and so
+            have those that are tied through any number of others.
+
+    >>> families([["a", "x"], ["b"], ["c", "x"], ["b", "c"]])
+    array([0, 0, 0, 0])
+    >>> families([["b"], ["a", "x"], ["c"], ["x"]])
+    array([0, 1, 2, 1])
+    """
+    parents: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while (parent := parents.setdefault(name, name)) != name:
+            parents[name] = name = parents[parent]
+        return name
+
+    firsts: list[str] = []
+    for first, *others in ties:
+        firsts.append(first)
+        for other in others:
+            parents[root(other)] = root(first)
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(root(name), len(numbers)) for name in firsts], np.int64)
+
+
 def moved(
     collection: Collection, shares: Shares, movable: Callable[[str, str], bool]
 ) -> dict[str, str]:
@@ -74,43 +106,51 @@ def moved(
         shares: how they are divided.
         movable: whether an image, by id and by split, may change its split.
     """
-    first_key: dict[str, str] = {}  # of each tie: a key that stands for its whole family
-    parents: dict[str, str] = {}
-
-    def root(key: str) -> str:
-        while (parent := parents.setdefault(key, key)) != key:
-            parents[key] = parents[parent]
-            key = parent
-        return key
-
     rows = list(_rows(collection))
-    for key, ties, _, _ in rows:
-        for tie in ties:
-            one, other = sorted((root(key), root(first_key.setdefault(tie, key))))
-            parents[other] = one  # the least key of a family is its root
-    fixed: dict[str, str] = {}
-    for key, _, id, split in rows:
+    numbers = families(ties for _, ties, _, _ in rows).tolist()
+    keys: dict[int, str] = {}  # the least of each family
+    fixed: dict[int, str] = {}
+    for number, (key, _, id, split) in zip(numbers, rows, strict=True):
+        keys[number] = min(key, keys.get(number, key))
         if not movable(id, split):
-            fixed.setdefault(root(key), split)
-    wanted = {id: _wanted(root(key), fixed, shares) for key, _, id, _ in rows}
+            fixed.setdefault(number, split)
+    wanted = {number: fixed.get(number) or shares.split_of(key) for number, key in keys.items()}
     return {
-        id: wanted[id] for _, _, id, split in rows if wanted[id] != split and movable(id, split)
+        id: wanted[number]
+        for number, (_, _, id, split) in zip(numbers, rows, strict=True)
+        if wanted[number] != split and movable(id, split)
     }
 
 
-def _wanted(family: str, fixed: dict[str, str], shares: Shares) -> str:
-    return fixed.get(family) or shares.split_of(family)
-
-
-def _rows(collection: Collection) -> Iterator[tuple[str, Iterable[str], str, str]]:
+def _rows(collection: Collection) -> Iterator[tuple[str, list[str], str, str]]:
     """Key, ties to others, id and split of every record."""
-    pixels = {
-        entry.id: entry.pixels
-        for _, manifest in finished_shards(collection.folder)
-        for entry in entries(manifest)
-    }
+    shards = finished_shards(collection.folder)
+    pixels = {entry.id: entry.pixels for shard in shards for entry in shard.entries}
     for record in collection.records(fields=("group", "content")):
         key = key_of(record.group, record.content, record.id)
         ties = [key] + ([f"content {record.content}"] if record.content else [])
         ties += [f"pixels {same}"] if (same := pixels.get(record.id)) else []
         yield key, ties, record.id, record.split
+
+
+def settle_splits(
+    folder: Path, shares: Shares, fresh: Set[str], unsaid: Iterable[str] | None
+) -> None:
+    """Bring images that are tied to each other, by group, bytes or pixels, into one split.
+
+    Args:
+        folder: of the collection.
+        shares: of the splits.
+        fresh: the ids of the new images whose split nobody says.
+        unsaid: where the shares are new, the ids of all such images: of these, too, what is in
+            "train" is divided.
+    """
+    if not any(True for _ in finished_shards(folder)):
+        return
+    divided = set(unsaid or ())
+    splits = moved(
+        Collection.open(folder),
+        shares,
+        lambda id, split: id in fresh or (id in divided and split == TRAIN),
+    )
+    update_collection(folder, {id: {"split": split} for id, split in splits.items()})

@@ -5,7 +5,7 @@ import json
 import re
 from typing import Any
 
-from paragrain.collection.fields import FIELDS, LIST_FIELDS, NESTED_FIELDS
+from paragrain.collection.fields import FIELDS, LIST_FIELDS, NESTED_FIELDS, normal
 from paragrain.sources.names import is_valid
 
 Values = dict[str, Any]
@@ -163,8 +163,9 @@ def take(values: Values, name: str, value: Any, problems: list[str]) -> None:
         return
     if name in NESTED_FIELDS:
         try:
-            values[name] = FIELDS[name].checked(value)
-        except ValueError as error:
+            field = FIELDS[name]  # parts of a struct that are not ours are left out
+            values[name] = field.checked(normal(value, field.type))
+        except (ValueError, TypeError, AttributeError) as error:
             problems.append(f"{error} in {name}")
         return
     if name in ("group", "split", "url"):

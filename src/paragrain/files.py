@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paragrain.errors import ParagrainError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Errors of a disk, a quota or a file that is full."""
@@ -72,12 +75,13 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_bytes())
 
 
-def digest(data: bytes | str, size: int = 16) -> bytes:
-    """BLAKE2b of some bytes, or of a text in UTF-8 (unpaired surrogates pass), of `size` bytes.
+def digest(*parts: "str | Buffer", size: int = 16) -> bytes:
+    """BLAKE2b of bytes, arrays and texts in UTF-8, one after the other, of `size` bytes.
 
-    >>> digest("a").hex() == digest(b"a").hex()
+    >>> digest("ab").hex() == digest(b"a", "b").hex()
     True
     """
-    if isinstance(data, str):
-        data = data.encode("utf-8", "surrogatepass")
-    return blake2b(data, digest_size=size).digest()
+    state = blake2b(digest_size=size)
+    for part in parts:
+        state.update(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part)
+    return state.digest()

@@ -7,7 +7,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +15,7 @@ from PIL import Image, ImageChops, ImageCms, ImageFile
 
 from paragrain.containers import PNG, TIFF, Tiff, without_metadata
 from paragrain.errors import ParagrainError
+from paragrain.files import digest
 
 MAX_PIXELS = 100_000_000
 """Most pixels that `decode` accepts unless told otherwise: a stranger's file of a few kilobytes
@@ -151,7 +151,7 @@ def content_hash(data: bytes) -> str:
     >>> content_hash(b"")
     'cae66941d9efbd404e4d88758ea67670'
     """
-    return blake2b(data, digest_size=16).hexdigest()
+    return digest(data).hex()
 
 
 def pixels_hash(image: Image.Image) -> str:
@@ -160,8 +160,7 @@ def pixels_hash(image: Image.Image) -> str:
     >>> pixels_hash(Image.new("RGB", (2, 1))) == pixels_hash(Image.new("RGB", (1, 2)))
     False
     """
-    size = f"{image.mode} {image.width} {image.height} ".encode()
-    return blake2b(size + image.tobytes(), digest_size=16).hexdigest()
+    return digest(f"{image.mode} {image.width} {image.height} ", image.tobytes()).hex()
 
 
 def _read(path: Path) -> bytes:

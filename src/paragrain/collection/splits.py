@@ -47,7 +47,7 @@ class Shares:
 
     def split_of(self, key: str) -> str:
         """The split of all images with a key; a key alone decides, whatever else there is."""
-        place = int.from_bytes(digest(key, 8)) / 2**64
+        place = int.from_bytes(digest(key, size=8)) / 2**64
         if place < self.test:
             return "test"
         return "val" if place < self.test + self.val else TRAIN

@@ -46,13 +46,7 @@ class Existing:
     """
 
     def __init__(self, folder: Path, wanted: Identities, *, anew: bool = False):
-        """Compare.
-
-        Args:
-            folder: of the collection.
-            wanted: what the source has.
-            anew: nothing stays, so that each record is made again.
-        """
+        """Compare; with `anew` nothing stays, so that each record is made again."""
         self.sizes: dict[Path, int] = {}
         self.stale: dict[Path, np.ndarray] = {}
         self.gone = 0
@@ -72,11 +66,7 @@ class Existing:
                 self.stale[shard.path] = stays
 
     def verify(self, read: Read) -> int:
-        """Hash what would stay, and have what holds other bytes than it did made again.
-
-        Returns:
-            How many images have changed under their name, size and time.
-        """
+        """Hash what would stay, and have what holds other bytes than it did made again: how many."""
         # of each place: file, row, content, and where the collection has a link or a copy
         known: dict[int, tuple[Path, int, str | None, str | None]] = {}
         for shard in finished_shards(self._folder):
@@ -128,10 +118,7 @@ class Existing:
 
         Such a shard may have been finished once, and annotated: what is written in it is kept. One
         that cannot be read is no killed run's, for these are whole or not there: it goes to
-        `DAMAGED`.
-
-        Returns:
-            Name of each shard that cannot be read, and what became of it.
+        `DAMAGED`, and is returned with what became of it.
         """
         folder = self._folder
         places = [folder / name for name in ("records", MANIFESTS)]
@@ -152,12 +139,9 @@ class Existing:
     def take_out_stale(self, *, all_splits: bool) -> tuple[dict[str, str], set[str | None]]:
         """Take out what is gone or has changed, and keep what is written about it.
 
-        Args:
-            all_splits: also return splits that are "train".
-
-        Returns:
-            By id, the splits of what goes: an edited picture is another one, and yet no new one, so
-            it stays on its side. And the contents of the records whose ids are not wanted any more.
+        Returns by id the splits of what goes, without `all_splits` those that are not "train": an
+        edited picture is another one, and yet no new one, so it stays on its side. And the contents
+        of the records whose ids are not wanted any more.
         """
         splits: dict[str, str] = {}
         contents: set[str | None] = set()

@@ -40,13 +40,7 @@ class ImageFiles:
         self._lock = Lock()
 
     def put(self, id: str, file: Path, path: str, data: bytes) -> str:
-        """Have the image of a record in the collection's folder; its path from there.
-
-        Args:
-            id: of the record.
-            file: where the image lies.
-            path: where it is to be below `IMAGES`.
-            data: what is in the file.
+        """Have the image of a record at `path` below `IMAGES`; its path from the collection's folder.
 
         Raises:
             BadImage: `path` leads out of the folder.
@@ -89,13 +83,7 @@ def linked(file: Path) -> set[str]:
 
 
 def delete_unused(folder: Path, paths: set[str], files: Iterable[Path]) -> None:
-    """Delete images that an import put into a collection, but not those of some record.
-
-    Args:
-        folder: of the collection.
-        paths: of the images.
-        files: the collection's Parquet files.
-    """
+    """Delete images at some paths, but not those of a record in the collection's Parquet files."""
     used = set().union(*(paths & linked(file) for file in files)) if paths else set()
     for path in paths - used:
         with suppress(BadImage, OSError):  # what cannot be deleted is in nobody's way

@@ -162,11 +162,7 @@ class KeptTexts:
     ) -> tuple[Record, bool]:
         """A new record with what is kept of its picture; whether there was anything.
 
-        Args:
-            record: as its source has it, with its content.
-            pixels: `pixels_hash` of the picture, if it was decoded.
-            says_split: the split of the record stays; otherwise the picture keeps its own.
-            texts: take these too, and not only what is known of the picture beside them.
+        Without `says_split` the picture keeps its own; without `texts` only facts are taken.
         """
         number = self._find(record.id, record.content, pixels)
         if number is None:
@@ -193,10 +189,8 @@ class KeptTexts:
     def settle(self, *, drop: bool) -> None:
         """Give what no new record took to the records that show the same picture; keep the rest.
 
-        Those are copies that were there before, and records that a killed run made.
-
-        Args:
-            drop: forget it all instead.
+        Those are copies that were there before, and records that a killed run made. With `drop` it
+        is all forgotten instead.
         """
         left = [
             Left(number, line["id"], line["content"], line["pixels"])

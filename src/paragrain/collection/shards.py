@@ -150,13 +150,7 @@ def finished_shards(folder: Path, paths: Iterable[Path] | None = None) -> Iterat
 def parquet_writer(
     path: Path, schema: pa.Schema, dictionary: Iterable[str] = ()
 ) -> pq.ParquetWriter:
-    """A writer of Parquet files with the settings of all collections.
-
-    Args:
-        path: the new file.
-        schema: its columns.
-        dictionary: columns to be dictionary encoded, beside those that are in every collection.
-    """
+    """A writer with the settings of all collections, and more columns dictionary encoded."""
     columns = sorted(_FEW_VALUES | {*dictionary} - {"image.bytes"})
     return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=columns)
 

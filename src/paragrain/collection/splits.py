@@ -99,12 +99,7 @@ def moved(
 
     Images that are tied, by a group, equal bytes or equal pixels, however many steps it takes, go
     together: where one of them cannot move, to its split, else to the one that their least key
-    decides.
-
-    Args:
-        collection: the images.
-        shares: how they are divided.
-        movable: whether an image, by id and by split, may change its split.
+    decides. `movable` says by id and split whether an image may change its split.
     """
     rows = list(_rows(collection))
     numbers = families(ties for _, ties, _, _ in rows).tolist()
@@ -138,12 +133,8 @@ def settle_splits(
 ) -> None:
     """Bring images that are tied to each other, by group, bytes or pixels, into one split.
 
-    Args:
-        folder: of the collection.
-        shares: of the splits.
-        fresh: the ids of the new images whose split nobody says.
-        unsaid: where the shares are new, the ids of all such images: of these, too, what is in
-            "train" is divided.
+    Those of `fresh`, new images whose split nobody says, may move. Where the shares are new,
+    `unsaid` are all such images: of these, too, what is in "train" is divided.
     """
     if not any(True for _ in finished_shards(folder)):
         return

@@ -102,8 +102,11 @@ def update_collection(folder: Path, changes: Changes) -> None:
 
 def align_columns(folder: Path) -> None:
     """Give every file the optional columns that any has, for tools that ask the same of all."""
-    names = {file: {*pq.read_schema(file).names} for file in Collection.open(folder).files()}
     optional = {name for name, field in FIELDS.items() if field.optional}
+    if not optional:
+        return
+    files = sorted((folder / "records").glob("part-*.parquet"))
+    names = {file: {*pq.read_schema(file).names} for file in files}
     wanted = optional & {name for own in names.values() for name in own}
     for file, own in names.items():
         if wanted - own:

@@ -24,7 +24,9 @@ class Saved:
             inputs: all that the counts depend on.
         """
         self._path = path
-        parts: list[Any] = [p for a in inputs for p in (f"{a.dtype} {a.shape}", a.tobytes())]
+        parts: list[Any] = [
+            p for a in inputs for p in (f"{a.dtype} {a.shape}", np.ascontiguousarray(a).data)
+        ]
         self._key = digest(*parts).hex()
         self._last = time.monotonic()
 

@@ -11,14 +11,14 @@ import pytest
 
 from paragrain.annotation import AnnotationSettings, BackendSettings, annotate, runs
 from paragrain.collection import Collection, ImportReport, Item, Record
-from paragrain.collection.locking import writing_alone
+from paragrain.collection.shards import writing_alone
 from paragrain.errors import ParagrainError
 from paragrain.sources import import_scenes
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from paragrain.collection.locking import writing_alone
+from paragrain.collection.shards import writing_alone
 with writing_alone(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -239,7 +239,7 @@ def test_stretching_leaves_the_encoder_as_it_was(clip: ClipEncoder) -> None:
 
 def test_a_stretched_clip_trains(clip: ClipEncoder) -> None:
     copy = stretch(clip).trainable_copy()
-    table = copy.text_parameters()["text_model.embeddings.position_embedding.weight"]
+    table = copy.text_tensors()["text_model.embeddings.position_embedding.weight"]
     ids = torch.tensor([copy.tokenize(LONG, 248).ids[0]])
     copy.text_features(ids, torch.ones_like(ids)).sum().backward()
     assert table.grad is not None

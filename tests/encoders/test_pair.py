@@ -291,4 +291,4 @@ def test_the_fresh_projection_is_the_same_every_time(vit: Path, text: Path) -> N
     ids, mask = torch.tensor([[2, 9, 3]]), torch.ones(1, 3, dtype=torch.int64)
     first.requires_grad_(True).text_features(ids, mask).sum().backward()
     touched = {id(p) for p in first.parameters() if p.grad is not None}
-    assert touched == {id(p) for p in first.text_parameters().values()}
+    assert touched == {id(p) for p in first.text_tensors().values()}

@@ -78,12 +78,12 @@ def test_batches_count_the_fill(siglip: SiglipEncoder, monkeypatch: pytest.Monke
     assert rows == [4, 4, 2]
 
 
-def test_text_parameters_are_exactly_those_that_the_text_vector_uses(random_siglip: Path) -> None:
+def test_text_tensors_are_exactly_those_that_the_text_vector_uses(random_siglip: Path) -> None:
     copy = load_encoder(random_siglip, "cpu").requires_grad_(True)
     names = dict(copy.model.named_parameters())
     ids, mask = pad(copy.tokenize(TEXTS, 64).ids, copy.pad_id)
     copy.text_features(ids, mask).sum().backward()
-    assert {n for n, p in names.items() if p.grad is not None} == set(copy.text_parameters())
+    assert {n for n, p in names.items() if p.grad is not None} == set(copy.text_tensors())
     copy.model.zero_grad()
     copy.image_features(torch.zeros(1, 3, 32, 32)).sum().backward()
     assert {n for n, p in names.items() if p.grad is not None} == set(copy.vision_tensors())
@@ -107,7 +107,7 @@ def test_a_folder_as_published_loads_without_sentencepiece(
 
 def test_parts_of_other_models_are_refused(siglip: SiglipEncoder, random_siglip: Path) -> None:
     processor = SiglipImageProcessorPil(size={"height": 48, "width": 48})
-    with pytest.raises(ParagrainError, match="48 x 48 images but its vision model reads 32 x 32"):
+    with pytest.raises(ParagrainError, match="48 x 48 images but its image tower reads 32 x 32"):
         SiglipEncoder(siglip.model, processor, siglip.tokenizer, "mixed")
     tokenizer = PreTrainedTokenizerFast.from_pretrained(random_siglip)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from paragrain.cli.common import JsonOption, tell
+from paragrain.cli.common import JsonOption, TrustOption, tell
 from paragrain.errors import UsageError
 
 
@@ -22,6 +22,7 @@ def use(
         Path | None, typer.Argument(metavar="COLLECTION", help="Folder of the collection.")
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Forget the model.")] = False,
+    trust_remote_code: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Have a collection remember its model, for all verbs without --model.
@@ -43,7 +44,7 @@ def use(
     if second is not None or clear:
         from paragrain.encoders import use as run
 
-        encoder = run(source, None if clear else first)
+        encoder = run(source, None if clear else first, trust_remote_code=trust_remote_code)
         if encoder is not None:
             max_length, most = encoder.max_length, encoder.max_tokens
     lines = [f"{source.folder}: {source.model or 'no model is remembered'}"]

@@ -1,7 +1,9 @@
-"""Long-CLIP: its original `.pt` files as a CLIP of 248 positions, and any CLIP made as long.
+"""Weights under OpenAI's names, of 248 positions or 77, as a CLIP; and any CLIP made as long.
 
 Long-CLIP (arXiv 2403.15378, github.com/beichenzbc/Long-CLIP) is CLIP with more text positions. It
-keeps the first 20, which CLIP has trained well, and stretches the others by 4.
+keeps the first 20, which CLIP has trained well, and stretches the others by 4. HiMo-CLIP (arXiv
+2511.06653, github.com/UnicomAI/HiMo-CLIP) and DeBias-CLIP (arXiv 2602.22419,
+github.com/TRAILab/DeBias-CLIP) train the same model in other ways.
 """
 
 import copy
@@ -62,18 +64,28 @@ _INNER = {
 _SETTINGS = ("input_resolution", "context_length", "vocab_size")  # numbers among the weights
 
 
-def load_longclip(path: Path, name: str) -> ClipEncoder:
-    """Open an original Long-CLIP file such as `longclip-B.pt`, read with `weights_only`.
+def is_weight_file(path: Path) -> bool:
+    """Whether it is a file of weights alone, and no part of a Hugging Face folder."""
+    alone = path.suffix == ".pt" or not (path.parent / "config.json").is_file()
+    return alone and path.suffix in (".pt", ".pth", ".bin", ".safetensors") and path.is_file()
 
-    The file holds weights alone. Sizes follow from their shapes, images are prepared as CLIP
-    does, and the tokenizer is read from beside it: `tokenizer.json`, or `vocab.json` and
-    `merges.txt` (those of openai/clip-vit-base-patch16 will do), or `bpe_simple_vocab_16e6.txt.gz`
-    out of Long-CLIP's own folder `model`. Other files of OpenAI's naming (77 positions) open too.
+
+def load_longclip(path: Path, name: str) -> ClipEncoder:
+    """Open a file of Long-CLIP's layout such as `longclip-B.pt`, read with `weights_only`.
+
+    Sizes follow from the shapes of the weights, images are prepared as CLIP does, and the tokenizer
+    is read from beside the file: `tokenizer.json`, or `vocab.json` and `merges.txt` (those of
+    openai/clip-vit-base-patch16 will do), or `bpe_simple_vocab_16e6.txt.gz` out of Long-CLIP's own
+    folder `model`. Files of HiMo-CLIP, of DeBias-CLIP (open_clip's names, under `state_dict` beside
+    the state of its training) and of OpenAI (77 positions) open too. DeBias-CLIP's own loader puts
+    the first table of positions in the place of the trained second; here the second is read, which
+    differs by at most 0.001.
 
     Raises:
         ParagrainError: the file is none of these, or the tokenizer is absent.
     """
     state = without_prefix(read_weights(path, name))
+    state = {key.removeprefix("text."): tensor for key, tensor in state.items()}
     try:
         config = _config(state)
     except (KeyError, IndexError, ValueError) as error:

@@ -1,6 +1,7 @@
 """Any pair: one model's image embeddings, another's texts, and a fresh projection between them."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import torch
 from PIL import Image
 from torch import nn
 
-from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.kinds import PAIR, read_config
+from paragrain.encoders.base import ImageTextEncoder, Output
+from paragrain.encoders.family import check_output, unit
+from paragrain.encoders.registry import PAIR, read_config
 from paragrain.encoders.sentence import SENTENCES, SentenceEncoder
-from paragrain.encoders.vision import ImageTower, saved_vision
+from paragrain.encoders.vision import EncoderTower, ImageTower, saved_vision
+from paragrain.encoders.weights import effective_tensors
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
 
@@ -26,11 +29,11 @@ class PairEncoder(ImageTextEncoder):
 
     A checkpoint is a folder that sentence-transformers opens, for these very text vectors:
     `modules.json` and `config.json`, `text/` (also a complete folder of sentence-transformers) and
-    `vision/` (a Hugging Face folder), unless the image embeddings were given.
+    `vision/` (a Hugging Face folder), unless the image embeddings are stored ones.
 
     Args:
-        vision: the image side, which stays as it is.
-        text: the text side.
+        vision: the image tower, which stays as it is.
+        text: the text tower.
         name: what results call it.
         projection: from the text's width to the image's; a fresh one if not given, the same
             every time: normal numbers of variance 1 / width, which keep the angles between texts
@@ -38,6 +41,8 @@ class PairEncoder(ImageTextEncoder):
     """
 
     model: "_Parts"
+    towers = ("text",)
+    text_outputs = ("pooled", "tokens")
 
     def __init__(
         self,
@@ -49,6 +54,8 @@ class PairEncoder(ImageTextEncoder):
         parts = _Parts(vision, text, projection or fresh_projection(text.width, vision.dim))
         super().__init__(parts, vision.image_processor, text.tokenizer, name)
         self.dim = vision.dim
+        self.image_outputs = vision.outputs
+        self.reads_images = vision.reads_images
         self.max_tokens = text.max_tokens
         self.default_max_length = text.default_max_length
 
@@ -56,13 +63,13 @@ class PairEncoder(ImageTextEncoder):
     def from_folder(cls, folder: Path, name: str) -> "PairEncoder":
         """Load a saved pair; see `loading.load_encoder`."""
         limit = _limit(folder, name)
-        text = SentenceEncoder.from_folder(folder / "text", f"the text side of {name}", limit)
+        text = SentenceEncoder.from_folder(folder / "text", f"the text tower of {name}", limit)
         vision = saved_vision(folder, name)
         last = text.layers[-1].linear if text.layers else None
         if last is None or last.bias is not None or last.out_features != vision.dim:
             raise ParagrainError(
-                f"the text side of {name} does not end in a projection to the {vision.dim} numbers "
-                "of its image embeddings: fetch the checkpoint again"
+                f"the text tower of {name} does not end in a projection to the {vision.dim} "
+                "numbers of its image embeddings: fetch the checkpoint again"
             )
         text.dense = text.dense[:-1]
         text.width = last.in_features
@@ -72,27 +79,48 @@ class PairEncoder(ImageTextEncoder):
         """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads.
 
         Raises:
-            BadImage: the image embeddings were given, and this image has none.
+            BadImage: the image embeddings are stored ones, and this image has none.
         """
         return self.model.vision.pixels(image)
 
-    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""
-        return self.model.vision(pixels)
+    def image_batch(self, pixels: Sequence[torch.Tensor]) -> Any:
+        """What `pixels` gave for each image as one batch, as the image tower wants it."""
+        return self.model.vision.image_batch(pixels)
 
-    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
-        projected = self.model.projection(self.model.text(input_ids, attention_mask))
-        return nn.functional.normalize(projected.float(), dim=-1)
+    def image_features(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
+        """Features of images, as the image tower gives them."""
+        return self.model.vision(pixels, output)
 
-    def text_parameters(self) -> dict[str, nn.Parameter]:
+    def text_features(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        output: Output = "pooled",
+        mode: str | None = None,
+    ) -> torch.Tensor:
+        """Features of padded texts; see `ImageTextEncoder.text_features`."""
+        check_output(self.name, output, self.text_outputs)
+        if output == "tokens":
+            return self.model.text.states(input_ids, attention_mask)
+        return unit(self.model.projection(self.model.text(input_ids, attention_mask)))
+
+    def text_tensors(self) -> dict[str, torch.Tensor]:
         """Text encoder, dense layers behind its pooling if there are any, and projection."""
-        text = {f"text.{name}": p for name, p in self.model.text.used_parameters().items()}
-        projection = self.model.projection.named_parameters(prefix="projection")
-        return text | dict(projection)
+        return {
+            name: tensor
+            for name, tensor in effective_tensors(self.model).items()
+            if name.startswith(("text.", "projection."))
+            and not name.startswith("text.model.pooler.")  # the model's own, which is not used
+        }
+
+    def parts(self) -> list[object]:
+        """Itself and what it consists of."""
+        vision = self.model.vision
+        inner = [vision.encoder] if isinstance(vision, EncoderTower) else []
+        return [self, self.model.text, vision, *inner]
 
     def vision_tensors(self) -> dict[str, torch.Tensor]:
-        """The weights of the image side; none if its vectors were given."""
+        """The weights of the image tower; none if they are stored."""
         return self.model.vision.tensors()
 
     def text_settings(self) -> dict[str, Any]:
@@ -107,7 +135,7 @@ class PairEncoder(ImageTextEncoder):
     def vision_fingerprint(self) -> str:
         """128-bit hex of everything that decides an image's vector.
 
-        The image side of another encoder keeps the fingerprint that it has there, so its cached
+        The image tower of another encoder keeps the fingerprint that it has there, so its cached
         vectors serve; given vectors have that of their name and width.
         """
         return self.model.vision.own_fingerprint or super().vision_fingerprint
@@ -132,7 +160,7 @@ class PairEncoder(ImageTextEncoder):
 
 
 def _limit(folder: Path, name: str) -> int:
-    """The most tokens that the text side of a saved pair reads, which its tokenizer may not tell.
+    """The most tokens that the text tower of a saved pair reads, which its tokenizer may not tell.
 
     Raises:
         ParagrainError: its configuration is damaged.

@@ -1,4 +1,4 @@
-"""The text side of a pair: any Hugging Face text encoder, pooled to one vector a text.
+"""The text tower of a pair: any Hugging Face text encoder, pooled to one vector a text.
 
 It reads and writes folders of sentence-transformers: a model, a pooling, dense layers.
 """
@@ -13,11 +13,17 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoTokenizer
 
-from paragrain.encoders.auto import load_bare, plain_settings
-from paragrain.encoders.reading import lower_case as lower_case_first
-from paragrain.encoders.saving import write_model, write_tokenizer
+from paragrain.encoders import tokenization
+from paragrain.encoders.checkpoint import write_model, write_tokenizer
 from paragrain.encoders.tokens import MIN_LENGTH
-from paragrain.encoders.weights import first_line, load_part, read_state
+from paragrain.encoders.weights import (
+    effective_tensors,
+    first_line,
+    load_bare,
+    load_part,
+    plain_settings,
+    read_state,
+)
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
 
@@ -94,7 +100,7 @@ class Dense(nn.Module):
             "activation_function": self.activation_name,
         }
         write_json(folder / "config.json", config)
-        state = {f"linear.{key}": value for key, value in self.linear.state_dict().items()}
+        state = {f"linear.{key}": value for key, value in effective_tensors(self.linear).items()}
         save_file(
             {key: value.detach().cpu().contiguous() for key, value in state.items()},
             folder / "model.safetensors",
@@ -135,7 +141,7 @@ class SentenceEncoder(nn.Module):
         self.model = model
         self.lower_case = lower_case
         if lower_case:
-            lower_case_first(tokenizer)
+            tokenization.lower_case(tokenizer)
         self.pooling = pooling
         self.dense = nn.ModuleList(dense)
         self.max_tokens = limit or _positions(model, tokenizer)
@@ -185,8 +191,8 @@ class SentenceEncoder(nn.Module):
             ) from error
         if not ids or ids[-1] not in self.tokenizer.all_special_ids:
             raise ParagrainError(
-                f"the tokenizer of {name} does not close a text with an end token, which a cut "
-                "text keeps: use a text encoder such as BERT"
+                f"the tokenizer of {name} does not close a text with an end token, which a "
+                "truncated text keeps: use a text encoder such as BERT"
             )
         if words > entries:
             raise ParagrainError(
@@ -197,8 +203,7 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Float32 `[B, width]` of padded texts `[B, L]`, not normalised."""
-        output = self.model(input_ids=input_ids, attention_mask=attention_mask)
-        hidden = output.last_hidden_state.float()  # [B, L, H]
+        hidden = self.states(input_ids, attention_mask).float()
         mask = attention_mask[:, :, None]
         if self.pooling == "cls":
             pooled = hidden[:, 0]
@@ -209,6 +214,13 @@ class SentenceEncoder(nn.Module):
         for layer in self.layers:
             pooled = layer(pooled)
         return pooled
+
+    def states(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Last hidden states `[B, L, H]` of padded texts."""
+        hidden: torch.Tensor = self.model(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
+        return hidden
 
     @property
     def layers(self) -> list[Dense]:
@@ -221,14 +233,6 @@ class SentenceEncoder(nn.Module):
             "model": plain_settings(self.model.config),
             "pooling": self.pooling,
             "dense": [layer.activation_name for layer in self.layers],
-        }
-
-    def used_parameters(self) -> dict[str, nn.Parameter]:
-        """The parameters that a vector depends on: all but the model's own pooler."""
-        return {
-            name: parameter
-            for name, parameter in self.named_parameters()
-            if not name.startswith("model.pooler.")
         }
 
     def save(self, folder: Path, projection: nn.Linear, max_length: int) -> None:

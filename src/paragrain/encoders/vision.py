@@ -1,8 +1,9 @@
-"""The image side of a pair: a vision model, that of another encoder, or vectors from elsewhere."""
+"""The image tower of a pair: a vision model, that of another encoder, or stored embeddings."""
 
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,19 @@ from PIL import Image
 from torch import nn
 from transformers import AutoImageProcessor
 
-from paragrain.encoders.auto import load_bare, plain_settings
-from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.kinds import encoder_class, open_folder, read_config
+from paragrain.encoders.base import ImageTextEncoder, Output
+from paragrain.encoders.checkpoint import write_model
+from paragrain.encoders.family import check_output, unit
 from paragrain.encoders.pixels import Pixels
-from paragrain.encoders.saving import write_model
-from paragrain.encoders.weights import first_line, load_part
+from paragrain.encoders.registry import encoder_class, open_folder, read_config
+from paragrain.encoders.trained_on import TrainedOn
+from paragrain.encoders.weights import (
+    PROCESSOR_FILES,
+    first_line,
+    load_bare,
+    load_part,
+    plain_settings,
+)
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json
 from paragrain.images import BadImage
@@ -32,10 +40,16 @@ class ImageTower(nn.Module, ABC):
     Attributes:
         dim: D, the width of the vectors.
         image_processor: of `transformers`; `None` where no image is read.
+        outputs: the kinds of features it gives.
+        reads_images: whether there is a model that makes vectors of images.
+        trained_on: the images that the tower itself has learned from, where that is known.
     """
 
     dim: int
     image_processor: Any = None
+    outputs: tuple[Output, ...] = ("pooled",)
+    reads_images: bool = True
+    trained_on: TrainedOn | None = None
 
     def train(self, mode: bool = True) -> "ImageTower":
         """Stay in evaluation mode."""
@@ -50,8 +64,12 @@ class ImageTower(nn.Module, ABC):
         """Preprocess one upright RGB image: float32 `[3, H, W]`."""
 
     @abstractmethod
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
+    def forward(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
+        """Features of a batch of images; see `ImageTextEncoder.image_features`."""
+
+    def image_batch(self, pixels: Sequence[torch.Tensor]) -> Any:
+        """What `pixels` gave for each image as one batch, where the weights are."""
+        return torch.stack(list(pixels)).to(next(self.parameters()).device)
 
     @abstractmethod
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -75,7 +93,7 @@ class ImageTower(nn.Module, ABC):
         return {"folder": "vision"}
 
 
-class VisionModel(ImageTower):
+class ModelTower(ImageTower):
     """Any Hugging Face vision model, pooled as it is meant to be.
 
     `pooler_output` of the model where it has one whose weights are in the checkpoint, or that has
@@ -89,6 +107,8 @@ class VisionModel(ImageTower):
         name: what the user calls it.
     """
 
+    outputs = ("pooled", "patches")
+
     def __init__(self, model: Any, image_processor: Any, name: str) -> None:
         super().__init__()
         self.model = model
@@ -98,12 +118,11 @@ class VisionModel(ImageTower):
         self.eval()
 
     @classmethod
-    def from_folder(cls, folder: Path, name: str) -> "VisionModel":
+    def from_folder(cls, folder: Path, name: str) -> "ModelTower":
         """Load from a local Hugging Face folder, in float32 on the CPU."""
         image_processor = load_part(
-            _PillowProcessor, folder, name, "image processor",
-            ("preprocessor_config.json", "processor_config.json"),
-        )  # fmt: skip
+            _PillowProcessor, folder, name, "image processor", PROCESSOR_FILES
+        )
         return cls(load_bare(folder, name), image_processor, name)
 
     def _probe(self, name: str) -> str:
@@ -138,19 +157,17 @@ class VisionModel(ImageTower):
     def _pool(output: Any, pooling: str) -> torch.Tensor:
         if pooling == "pooler":
             return output.pooler_output.flatten(1)
-        hidden = output.last_hidden_state  # [B, L, H], or [B, C, h, w] of a convolutional model
-        if pooling == "first":
-            return hidden[:, 0]
-        return hidden.mean(dim=1) if hidden.ndim == 3 else hidden.mean(dim=(2, 3))
+        return patches(output)[:, 0] if pooling == "first" else patches(output).mean(dim=1)
 
     def pixels(self, image: Image.Image) -> torch.Tensor:
         """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
         return self._pixels(image)
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
-        pooled = self._pool(self.model(pixel_values=pixels), self.pooling)
-        return nn.functional.normalize(pooled.float(), dim=-1)
+    def forward(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
+        """Features of a batch of images; see `ImageTextEncoder.image_features`."""
+        check_output("this image tower", output, self.outputs)
+        made = self.model(pixel_values=pixels)
+        return unit(self._pool(made, self.pooling)) if output == "pooled" else patches(made)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """All weights of the model, and statistics such as those of batch normalisation."""
@@ -170,23 +187,32 @@ class VisionModel(ImageTower):
         self.image_processor.save_pretrained(folder)
 
 
-class EncoderVision(ImageTower):
-    """The image side of a BLIP, CLIP or SigLIP: its vectors are the same, and so is their cache."""
+class EncoderTower(ImageTower):
+    """The image tower of another encoder: its vectors are the same, and so is their cache."""
 
     def __init__(self, encoder: ImageTextEncoder) -> None:
         super().__init__()
         self.encoder = encoder
         self.dim = encoder.dim
         self.image_processor = encoder.image_processor
+        self.outputs = encoder.image_outputs
+        self.reads_images = encoder.reads_images
+        known = encoder.trained_on
+        self.trained_on = None if known is None else known.of_vision()
         self.eval()
 
     def pixels(self, image: Image.Image) -> torch.Tensor:
         """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
         return self.encoder.pixels(image)
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
-        return self.encoder.image_features(pixels)
+    def image_batch(self, pixels: Sequence[torch.Tensor]) -> Any:
+        """What `pixels` gave for each image as one batch, as the encoder wants it."""
+        return self.encoder.image_batch(pixels)
+
+    def forward(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
+        """Features of a batch of images, as the encoder gives them."""
+        more = () if output == "pooled" else (output,)
+        return self.encoder.image_features(pixels, *more)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """The vision weights of the encoder."""
@@ -220,6 +246,8 @@ class PrecomputedEmbeddings(ImageTower):
     'e76eaa4120e586000f64bce95c27864d'
     """
 
+    reads_images = False
+
     def __init__(self, name: str, dim: int) -> None:
         super().__init__()
         self.name = name
@@ -242,7 +270,7 @@ class PrecomputedEmbeddings(ImageTower):
             "store one with paragrain embed --vectors"
         )
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+    def forward(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
         """There is no model that could read images.
 
         Raises:
@@ -269,8 +297,17 @@ class PrecomputedEmbeddings(ImageTower):
         return {"given": self.name, "dim": self.dim}
 
 
+def patches(output: Any) -> torch.Tensor:
+    """The last hidden states of a vision model as `[B, P, H]`.
+
+    Those of a convolutional model are `[B, H, rows, columns]`.
+    """
+    hidden: torch.Tensor = output.last_hidden_state
+    return hidden if hidden.ndim == 3 else hidden.flatten(2).transpose(1, 2)
+
+
 def saved_vision(folder: Path, name: str) -> ImageTower:
-    """The image side of a saved pair.
+    """The image tower of a saved pair.
 
     Raises:
         ParagrainError: its configuration is damaged, or its folder `vision` is.
@@ -281,14 +318,14 @@ def saved_vision(folder: Path, name: str) -> ImageTower:
             return PrecomputedEmbeddings(str(note["given"]), int(note["dim"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ParagrainError(
-            f"the image side of {name} cannot be found ({first_line(error)}): "
+            f"the image tower of {name} cannot be found ({first_line(error)}): "
             "fetch the checkpoint again"
         ) from error
-    folder, name = folder / "vision", f"the image side of {name}"
+    folder, name = folder / "vision", f"the image tower of {name}"
     kind = encoder_class(read_config(folder, name), name)
     if kind is None:
-        return VisionModel.from_folder(folder, name)
-    return EncoderVision(open_folder(kind, folder, name))
+        return ModelTower.from_folder(folder, name)
+    return EncoderTower(open_folder(kind, folder, name))
 
 
 class _PillowProcessor:

@@ -55,7 +55,7 @@ class FgClip2Model(Siglip2Model):
         hidden = tower.embeddings.token_embedding(input_ids) + table[: input_ids.shape[1]]
         hidden = tower.encoder(inputs_embeds=hidden, attention_mask=None).last_hidden_state
         states = tower.final_layer_norm(hidden)
-        heads: ClassVar = {
+        heads = {
             "short": tower.head,
             "long": self.longtext_head,
             "box": self.boxtext_head,

@@ -25,7 +25,7 @@ def study(world: Path, random_blip: Path, tmp_path: Path) -> Path:
         "collections": {"world": {"path": str(world)}},
         "recipes": ["c1"],
         "benchmarks": {
-            "long": {"collection": "world", "split": "test", "texts": "paragraph", "tokens": 30}
+            "long": {"collection": "world", "split": "test", "texts": "paragraph", "max_length": 30}
         },
         "claims": [
             {"text": "Up.", "above": {"first": "BLIP", "seconds": ["c1"], "benchmarks": ["long"]}}

@@ -137,7 +137,11 @@ def put_result(path: Path, ranks: QueryRanks, max_length: int = 40) -> None:
     """A result file with its ranks."""
     path.parent.mkdir(parents=True, exist_ok=True)
     ranks.save(path.with_suffix(".npz"))
-    protocol = {"text_field": "paragraph", "max_length": max_length, "text_normalisation": "none"}
+    protocol = {
+        "text_field": "paragraph",
+        "max_length": max_length,
+        "text_normalisation": "none",
+    } | {"truncation": "tokens"}
     encoder = {name: str(path) for name in ("name", "vision_fingerprint", "text_fingerprint")}
     about = {"collection": {"name": "w", "contents": "f", "split": "all"}, "encoder": encoder}
     write_json(path, {**about, "protocol": protocol, "ranks": ranks.fingerprint})

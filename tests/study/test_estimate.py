@@ -16,7 +16,7 @@ SCENES = {"scenes": {"size": 1000, "seed": 0}}  # 1,000 and 62 and 124 and 124
 SPEEDS = {
     "tokens_per_second": 1000,
     "images_per_second": 100,
-    "max_length": {"captions": 10, "generated": 20, "negatives": 30, "paragraph": 100},
+    "lengths": {"captions": 10, "generated": 20, "negatives": 30, "paragraph": 100},
     "of": "a guess",
 }
 

@@ -32,7 +32,7 @@ def test_defaults(make_study: MakeStudy) -> None:
 def test_a_benchmark_has_its_own_budget_or_that_of_its_protocol(
     spec: dict[str, Any], max_length: int
 ) -> None:
-    assert BenchmarkSpec.model_validate({"collection": "c", **spec}).max_length == max_length
+    assert BenchmarkSpec.model_validate({"collection": "c", **spec}).length == max_length
 
 
 def test_the_names_of_a_claim_are_all_told() -> None:
@@ -59,7 +59,7 @@ def test_the_names_of_a_claim_are_all_told() -> None:
         ({"collections": {"a:b": {"path": "x"}}}, "collections"),
         ({"benchmarks/short": {"collection": "world"}}, "says texts and max_length"),
         ({"benchmarks/short/texts": "poems"}, "texts"),
-        ({"benchmarks/short/max_length": 2}, "tokens"),
+        ({"benchmarks/short/max_length": 2}, "max_length"),
         ({"benchmarks/short": {"collection": "world", "protocol": "docci"}}, "no protocol 'docci'"),
         ({"claims": [{"text": "t"}]}, "exactly one of above"),
         ({"groups/half/cells/c4-10/recipe": {"positives": []}}, "positives"),

@@ -67,7 +67,7 @@ def test_the_ten_recipes_are_the_papers(paper: Study) -> None:
 
 
 def test_benchmarks_and_baselines_are_the_papers(paper: Study) -> None:
-    max_lengths = {name: spec.max_length for name, spec in paper.file.benchmarks.items()}
+    max_lengths = {name: spec.length for name, spec in paper.file.benchmarks.items()}
     assert max_lengths["flickr30k"] == 77
     assert max_lengths["coco"] == 77
     assert max_lengths["sharegpt4v"] == 77
@@ -96,8 +96,8 @@ def test_ablations_and_controls_are_all_there(paper: Study) -> None:
         assert found is not None
         return found
 
-    assert [recipe(f"captions-{n}").positives[0].pick for n in (1, 3, 5)] == [1, 3, 5]
-    assert [recipe(f"negatives-{n}").negatives[0].pick for n in (1, 3)] == [1, 3]
+    assert [recipe(f"captions-{n}").positives[0].select for n in (1, 3, 5)] == [1, 3, 5]
+    assert [recipe(f"negatives-{n}").negatives[0].select for n in (1, 3)] == [1, 3]
     shares = {n: {p.share for p in recipe(f"c5-{n}").positives} for n in (25, 50, 75)}
     assert shares == {25: {0.25}, 50: {0.5}, 75: {0.75}}
     cut, long = (paper.models[name][0].settings for name in ("c5-60", "c5-512"))

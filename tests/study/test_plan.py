@@ -120,7 +120,7 @@ def test_a_model_with_its_own_budget_is_measured_anew_where_that_counts(
 
 
 def test_a_changed_curve_is_measured_anew(make_study: MakeStudy) -> None:
-    before, after = make_study(), make_study({"curves/cut/maximum lengths": [10, 20, 40]})
+    before, after = make_study(), make_study({"curves/cut/max_lengths": [10, 20, 40]})
     assert {path.name.split("-")[0] for path in files(before) - files(after)} == {"curve"}
 
 

@@ -235,7 +235,7 @@ def test_a_model_that_reads_less_than_a_curve_asks_for_has_a_shorter_line(
             **here,
             "baselines/CLIP": {"model": str(random_clip)},
             "benchmarks/long/max_length": 128,
-            "curves/cut/maximum lengths": [10, 77, 128],
+            "curves/cut/max_lengths": [10, 77, 128],
             "curves/cut/cells": ["BLIP", "CLIP"],
             "curves/far": {
                 "benchmark": "long",

@@ -41,7 +41,7 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(help="Largest rate (1e-5).")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other setting, such as --set tokens.paragraph=60."),
+        typer.Option("--set", help="Any other setting, such as --set max_length.paragraph=60."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     fallback: Annotated[

@@ -42,6 +42,7 @@ from paragrain.progress import progress_bar
 __all__ = [
     "Adapter",
     "ImageTextEncoder",
+    "ImageTower",
     "Output",
     "TextOptions",
     "Tokens",
@@ -92,64 +93,33 @@ class TrainSpec:
     adapter: Adapter | None = None
 
 
-class ImageTextEncoder(nn.Module, ABC):
-    """An image encoder and a text encoder whose unit vectors are compared by dot product.
-
-    Args:
-        model: the Hugging Face model, in float32.
-        image_processor: its image processor, of the Pillow kind.
-        tokenizer: its fast tokenizer.
-        name: what results call it: a Hub name or a folder.
+class ImageTower(nn.Module, ABC):
+    """Images as unit vectors.
 
     Attributes:
         dim: D, the width of the vectors.
-        max_tokens: the most tokens of a text, special tokens included.
-        pad_id: the id that fills short rows of a batch; how far never changes a vector.
-        padded_to: tokens that a row costs at least, where shorter texts are filled up.
-        trained_on: the images it has learned from, as far as they are known; saved with it.
-        default_max_length: `max_length` where the checkpoint says none.
-        image_outputs, text_outputs: the kinds of features it gives, see `Output`.
-        text_modes: ways to read a text that it knows besides lengths, such as FG-CLIP 2's.
-        towers: of "text" and "vision", those that can train.
-        heads: further parts that can train: a pattern of the names of their weights.
-        pooled_token: which token of a text becomes its vector: the first, the end token, the last
-            position; `None` where it is not one of them.
+        name: what results call it.
+        image_processor: of `transformers`; `None` where no image is read.
+        image_outputs: the kinds of features it gives, see `Output`.
         reads_images: whether `pixels` and `image_features` serve, and not stored vectors alone.
-        remote_code: whether its model is code that came with the checkpoint.
+        trained_on: the images it has learned from, as far as they are known; saved with it.
     """
 
     dim: int
-    max_tokens: int
-    padded_to: int = 1
-    trained_on: TrainedOn | None = None
-    default_max_length: int = 128
+    name: str
+    image_processor: Any = None
     image_outputs: tuple[Output, ...] = ("pooled",)
-    text_outputs: tuple[Output, ...] = ("pooled",)
-    text_modes: tuple[str, ...] = ()
-    towers: tuple[str, ...] = ("text", "vision")
-    heads: ClassVar[Mapping[str, str]] = {}
-    pooled_token: Literal["first", "end", "last"] | None = None
     reads_images: bool = True
-    remote_code: bool = False
+    trained_on: TrainedOn | None = None
+    _vision_fingerprint: str | None = None
 
-    def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
-        super().__init__()
-        self.model = model
-        self.image_processor = image_processor
-        self.tokenizer = tokenizer
-        self.name = name
-        self._pixels = Pixels(image_processor)
-        self.pad_id = int(tokenizer.pad_token_id or 0)
-        self._tokens_of = plain_tokenizer(tokenizer)
-        self._max_length: int | None = None
-        self._vision_fingerprint: str | None = None
-
-    @classmethod
     @abstractmethod
-    def from_folder(cls, folder: Path, name: str) -> "ImageTextEncoder":
-        """Load from a local Hugging Face folder, in float32 on the CPU."""
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
 
-    # --- Features -----------------------------------------------------------------------------
+    def image_batch(self, pixels: Sequence[torch.Tensor]) -> Any:
+        """What `pixels` gave for each of B images as one batch, where the weights are."""
+        return torch.stack(list(pixels)).to(next(self.parameters()).device)
 
     @abstractmethod
     def image_features(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
@@ -161,51 +131,8 @@ class ImageTextEncoder(nn.Module, ABC):
         """
 
     @abstractmethod
-    def text_features(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        output: Output = "pooled",
-        mode: str | None = None,
-    ) -> torch.Tensor:
-        """Features of padded texts `[B, L]`; differentiable.
-
-        Args:
-            input_ids, attention_mask: int64, as `tokens.pad` gives them.
-            output: "pooled" for float32 unit vectors `[B, D]`; "tokens" for the last hidden states
-                `[B, L, H]`, of which those that the mask leaves out mean nothing.
-            mode: one of `text_modes`; by default that of `mode_of(self.max_length)`.
-        """
-
-    def mode_of(self, max_length: int) -> str | None:
-        """The one of `text_modes` in which texts of that length are read if none is asked for."""
-        return None
-
-    def image_batch(self, pixels: Sequence[torch.Tensor]) -> Any:
-        """What `pixels` gave for each of B images as one batch, where the weights are."""
-        return torch.stack(list(pixels)).to(self.device)
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """The same as `text_features`, so that wrappers for several processes see the call."""
-        return self.text_features(input_ids, attention_mask)
-
-    def pixels(self, image: Image.Image) -> torch.Tensor:
-        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
-        return self._pixels(image)
-
-    # --- What a feature depends on ------------------------------------------------------------
-
-    @abstractmethod
-    def text_tensors(self) -> dict[str, torch.Tensor]:
-        """The weights that the text vector depends on, by their names in the checkpoint."""
-
-    @abstractmethod
     def vision_tensors(self) -> dict[str, torch.Tensor]:
         """The weights that the image embedding depends on, by their names in the checkpoint."""
-
-    @abstractmethod
-    def text_settings(self) -> dict[str, Any]:
-        """What besides weights and tokenizer decides the text vector: heads, activation, ..."""
 
     @abstractmethod
     def vision_settings(self) -> dict[str, Any]:
@@ -233,6 +160,105 @@ class ImageTextEncoder(nn.Module, ABC):
             }
             self._vision_fingerprint = fingerprint(tensors, settings)
         return self._vision_fingerprint
+
+    def parts(self) -> list[object]:
+        """Itself, and whatever of other classes it consists of."""
+        return [self]
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write what it consists of to a folder that is there."""
+
+
+class ImageTextEncoder(ImageTower):
+    """An image encoder and a text encoder whose unit vectors are compared by dot product.
+
+    Args:
+        model: the Hugging Face model, in float32.
+        image_processor: its image processor, of the Pillow kind.
+        tokenizer: its fast tokenizer.
+        name: what results call it: a Hub name or a folder.
+
+    Attributes:
+        max_tokens: the most tokens of a text, special tokens included.
+        pad_id: the id that fills short rows of a batch; how far never changes a vector.
+        padded_to: tokens that a row costs at least, where shorter texts are filled up.
+        default_max_length: `max_length` where the checkpoint says none.
+        text_outputs: the kinds of features that it gives of texts, see `Output`.
+        text_modes: ways to read a text that it knows besides lengths, such as FG-CLIP 2's.
+        towers: of "text" and "vision", those that can train.
+        heads: further parts that can train: a pattern of the names of their weights.
+        pooled_token: which token of a text becomes its vector: the first, the end token, the last
+            position; `None` where it is not one of them.
+        remote_code: whether its model is code that came with the checkpoint.
+    """
+
+    max_tokens: int
+    padded_to: int = 1
+    default_max_length: int = 128
+    text_outputs: tuple[Output, ...] = ("pooled",)
+    text_modes: tuple[str, ...] = ()
+    towers: tuple[str, ...] = ("text", "vision")
+    heads: ClassVar[Mapping[str, str]] = {}
+    pooled_token: Literal["first", "end", "last"] | None = None
+    remote_code: bool = False
+
+    def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
+        super().__init__()
+        self.model = model
+        self.image_processor = image_processor
+        self.tokenizer = tokenizer
+        self.name = name
+        self._pixels = Pixels(image_processor)
+        self.pad_id = int(tokenizer.pad_token_id or 0)
+        self._tokens_of = plain_tokenizer(tokenizer)
+        self._max_length: int | None = None
+
+    @classmethod
+    @abstractmethod
+    def from_folder(cls, folder: Path, name: str) -> "ImageTextEncoder":
+        """Load from a local Hugging Face folder, in float32 on the CPU."""
+
+    # --- Features -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def text_features(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        output: Output = "pooled",
+        mode: str | None = None,
+    ) -> torch.Tensor:
+        """Features of padded texts `[B, L]`; differentiable.
+
+        Args:
+            input_ids, attention_mask: int64, as `tokens.pad` gives them.
+            output: "pooled" for float32 unit vectors `[B, D]`; "tokens" for the last hidden states
+                `[B, L, H]`, of which those that the mask leaves out mean nothing.
+            mode: one of `text_modes`; by default that of `mode_of(self.max_length)`.
+        """
+
+    def mode_of(self, max_length: int) -> str | None:
+        """The one of `text_modes` in which texts of that length are read if none is asked for."""
+        return None
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """The same as `text_features`, so that wrappers for several processes see the call."""
+        return self.text_features(input_ids, attention_mask)
+
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
+        return self._pixels(image)
+
+    # --- What a feature depends on ------------------------------------------------------------
+
+    @abstractmethod
+    def text_tensors(self) -> dict[str, torch.Tensor]:
+        """The weights that the text vector depends on, by their names in the checkpoint."""
+
+    @abstractmethod
+    def text_settings(self) -> dict[str, Any]:
+        """What besides weights and tokenizer decides the text vector: heads, activation, ..."""
 
     @property
     def text_fingerprint(self) -> str:
@@ -398,10 +424,6 @@ class ImageTextEncoder(nn.Module, ABC):
 
     # --- What is saved ------------------------------------------------------------------------
 
-    def parts(self) -> list[object]:
-        """Itself, and whatever of other classes it consists of."""
-        return [self]
-
     def write_parts(self, folder: Path) -> None:
         """Write weights, configuration, tokenizer and processor to a folder that is there."""
         write_model(folder, self.model)
@@ -432,6 +454,25 @@ class ImageTextEncoder(nn.Module, ABC):
         with replacing_folder(Path(folder)) as temporary:
             self.write(temporary)
             write_card(temporary, self, story or Story())
+
+
+def unit(vectors: torch.Tensor) -> torch.Tensor:
+    """Vectors `[B, D]` as float32 of unit length.
+
+    >>> unit(torch.tensor([[3.0, 4.0]], dtype=torch.float16))
+    tensor([[0.6000, 0.8000]])
+    """
+    return nn.functional.normalize(vectors.float(), dim=-1)
+
+
+def check_output(name: str, output: str, outputs: Sequence[str]) -> None:
+    """Refuse a kind of features that an encoder does not give.
+
+    Raises:
+        UsageError: it is none of `outputs`.
+    """
+    if output not in outputs:
+        raise UsageError(f"{name} gives no {output!r} features: choose from {', '.join(outputs)}")
 
 
 @contextmanager

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 from torch import nn
 
-from paragrain.encoders.base import ImageTextEncoder, Output
+from paragrain.encoders.base import ImageTextEncoder, Output, check_output, unit
 from paragrain.encoders.weights import PROCESSOR_FILES, effective_tensors, load_model, load_part
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import ParagrainError
 
 TEXT_SETTINGS = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 VISION_SETTINGS = (*TEXT_SETTINGS, "image_size", "patch_size")
@@ -167,22 +167,3 @@ class FamilyEncoder(ImageTextEncoder):
                 f"image tower reads {size} x {size}: correct the sizes in its preprocessor "
                 "configuration"
             )
-
-
-def unit(vectors: torch.Tensor) -> torch.Tensor:
-    """Vectors `[B, D]` as float32 of unit length.
-
-    >>> unit(torch.tensor([[3.0, 4.0]], dtype=torch.float16))
-    tensor([[0.6000, 0.8000]])
-    """
-    return nn.functional.normalize(vectors.float(), dim=-1)
-
-
-def check_output(name: str, output: str, outputs: Sequence[str]) -> None:
-    """Refuse a kind of features that an encoder does not give.
-
-    Raises:
-        UsageError: it is none of `outputs`.
-    """
-    if output not in outputs:
-        raise UsageError(f"{name} gives no {output!r} features: choose from {', '.join(outputs)}")

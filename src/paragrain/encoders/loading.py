@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.base import ImageTextEncoder, ImageTower
 from paragrain.encoders.checkpoint import set_aside
 from paragrain.encoders.hub import checkpoint_folder, choose_device, snapshot
 from paragrain.encoders.longclip import is_weight_file, load_longclip, stretch
@@ -25,7 +25,7 @@ from paragrain.encoders.registry import (
 from paragrain.encoders.remote import RemoteEncoder, code_of
 from paragrain.encoders.sentence import SentenceEncoder
 from paragrain.encoders.trained_on import read_trained_on, together
-from paragrain.encoders.vision import EncoderTower, ImageTower, ModelTower, PrecomputedEmbeddings
+from paragrain.encoders.vision import ModelTower, PrecomputedEmbeddings
 from paragrain.encoders.weights import SAFETENSORS
 from paragrain.errors import ParagrainError, UsageError
 
@@ -133,7 +133,8 @@ def _open_pair(name: str) -> ImageTextEncoder:
     folder = _resolve(text, _fetch_all)
     tower = _open_tower(vision)
     pair = PairEncoder(tower, SentenceEncoder.from_folder(folder, text), name)
-    pair.trained_on = together([read_trained_on(folder), tower.trained_on])
+    of_vision = tower.trained_on.of_vision() if tower.trained_on else None
+    pair.trained_on = together([read_trained_on(folder), of_vision])
     return pair
 
 
@@ -209,11 +210,11 @@ def _open_tower(name: str) -> ImageTower:
     path = Path(name).expanduser()
     named = _STRETCHED.fullmatch(name) or _REGISTERED.fullmatch(name)
     if path.is_file() or (named and not path.exists()):
-        return EncoderTower(_open(name))
+        return _open(name)
     folder = _resolve(name)
     config = read_config(folder, name)
     if config["model_type"] == PAIR or encoder_class(config, name) is not None:
-        return EncoderTower(_open(name))
+        return _open(name)
     return ModelTower.from_folder(folder, name)
 
 

@@ -9,11 +9,10 @@ import torch
 from PIL import Image
 from torch import nn
 
-from paragrain.encoders.base import ImageTextEncoder, Output
-from paragrain.encoders.family import check_output, unit
+from paragrain.encoders.base import ImageTextEncoder, ImageTower, Output, check_output, unit
 from paragrain.encoders.registry import PAIR, read_config
 from paragrain.encoders.sentence import SENTENCES, SentenceEncoder
-from paragrain.encoders.vision import EncoderTower, ImageTower, saved_vision
+from paragrain.encoders.vision import saved_vision
 from paragrain.encoders.weights import effective_tensors
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
@@ -32,7 +31,7 @@ class PairEncoder(ImageTextEncoder):
     `vision/` (a Hugging Face folder), unless the image embeddings are stored ones.
 
     Args:
-        vision: the image tower, which stays as it is.
+        vision: the image tower, of another encoder too, which stays as it is.
         text: the text tower.
         name: what results call it.
         projection: from the text's width to the image's; a fresh one if not given, the same
@@ -54,7 +53,7 @@ class PairEncoder(ImageTextEncoder):
         parts = _Parts(vision, text, projection or fresh_projection(text.width, vision.dim))
         super().__init__(parts, vision.image_processor, text.tokenizer, name)
         self.dim = vision.dim
-        self.image_outputs = vision.outputs
+        self.image_outputs = vision.image_outputs
         self.reads_images = vision.reads_images
         self.max_tokens = text.max_tokens
         self.default_max_length = text.default_max_length
@@ -62,7 +61,12 @@ class PairEncoder(ImageTextEncoder):
     @classmethod
     def from_folder(cls, folder: Path, name: str) -> "PairEncoder":
         """Load a saved pair; see `loading.load_encoder`."""
-        limit = _limit(folder, name)
+        limit = read_config(folder, name).get("max_tokens")  # its tokenizer may not tell it
+        if type(limit) is not int or limit < 1:
+            raise ParagrainError(
+                f"the config.json of {name} does not tell its max_tokens: "
+                "fetch the checkpoint again"
+            )
         text = SentenceEncoder.from_folder(folder / "text", f"the text tower of {name}", limit)
         vision = saved_vision(folder, name)
         last = text.layers[-1].linear if text.layers else None
@@ -89,7 +93,8 @@ class PairEncoder(ImageTextEncoder):
 
     def image_features(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
         """Features of images, as the image tower gives them."""
-        return self.model.vision(pixels, output)
+        more = () if output == "pooled" else (output,)
+        return self.model.vision.image_features(pixels, *more)
 
     def text_features(
         self,
@@ -113,39 +118,33 @@ class PairEncoder(ImageTextEncoder):
             and not name.startswith("text.model.pooler.")  # the model's own, which is not used
         }
 
-    def parts(self) -> list[object]:
-        """Itself and what it consists of."""
-        vision = self.model.vision
-        inner = [vision.encoder] if isinstance(vision, EncoderTower) else []
-        return [self, self.model.text, vision, *inner]
-
-    def vision_tensors(self) -> dict[str, torch.Tensor]:
-        """The weights of the image tower; none if they are stored."""
-        return self.model.vision.tensors()
-
     def text_settings(self) -> dict[str, Any]:
         """Configuration of the text encoder, pooling and activations."""
         return self.model.text.settings()
 
+    def vision_tensors(self) -> dict[str, torch.Tensor]:
+        """The weights of the image tower; none if its embeddings are stored."""
+        return self.model.vision.vision_tensors()
+
     def vision_settings(self) -> dict[str, Any]:
         """What besides weights decides the image embedding."""
-        return self.model.vision.settings()
+        return self.model.vision.vision_settings()
 
     @property
     def vision_fingerprint(self) -> str:
-        """128-bit hex of everything that decides an image's vector.
+        """That of the image tower: another encoder's cached embeddings serve."""
+        return self.model.vision.vision_fingerprint
 
-        The image tower of another encoder keeps the fingerprint that it has there, so its cached
-        vectors serve; given vectors have that of their name and width.
-        """
-        return self.model.vision.own_fingerprint or super().vision_fingerprint
+    def parts(self) -> list[object]:
+        """Itself and what it consists of."""
+        return [self, self.model.text, *self.model.vision.parts()]
 
     def write_parts(self, folder: Path) -> None:
         """Write the folder that the class describes."""
         for part in ("text", "vision"):
             (folder / part).mkdir()
         self.model.text.save(folder / "text", self.model.projection, self.max_length)
-        self.model.vision.save(folder / "vision")
+        self.model.vision.write(folder / "vision")
         modules = read_json(folder / "text" / "modules.json")
         inner = [{**module, "path": str(Path("text", module["path"]))} for module in modules]
         write_json(folder / "modules.json", inner)
@@ -154,33 +153,24 @@ class PairEncoder(ImageTextEncoder):
             "model_type": PAIR,
             "dim": self.dim,
             "max_tokens": self.max_tokens,
-            "vision": self.model.vision.note(),
+            "vision": {"folder": "vision"} if self.reads_images else self.vision_settings(),
         }
         write_json(folder / "config.json", config)
 
 
-def _limit(folder: Path, name: str) -> int:
-    """The most tokens that the text tower of a saved pair reads, which its tokenizer may not tell.
-
-    Raises:
-        ParagrainError: its configuration is damaged.
-    """
-    limit = read_config(folder, name).get("max_tokens")
-    if type(limit) is not int or limit < 1:
-        raise ParagrainError(
-            f"the config.json of {name} does not tell its max_tokens: fetch the checkpoint again"
-        )
-    return limit
-
-
 class _Parts(nn.Module):
-    """What a pair consists of."""
+    """What a pair consists of; the image tower is frozen, and always in evaluation mode."""
 
     def __init__(self, vision: ImageTower, text: SentenceEncoder, projection: nn.Linear) -> None:
         super().__init__()
         self.vision = vision
         self.text = text
         self.projection = projection
+
+    def train(self, mode: bool = True) -> "_Parts":
+        super().train(mode)
+        self.vision.eval()
+        return self
 
 
 def fresh_projection(width: int, dim: int) -> nn.Linear:

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
-from paragrain.encoders.base import ImageTextEncoder, Output
+from paragrain.encoders.base import ImageTextEncoder, Output, check_output, unit
 from paragrain.encoders.card import Story
-from paragrain.encoders.family import check_output, unit
 from paragrain.encoders.weights import (
     PROCESSOR_FILES,
     effective_tensors,

@@ -1,11 +1,11 @@
 """Texts as token ids of at most `max_length`: options, what is truncated, batches without waste."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -176,7 +176,7 @@ class Tokens:
             to truncate to words or sentences.
 
     >>> tokens = Tokens.from_ids([[101, 7, 8, 9, 102], [101, 102]], max_length=4, limit=512)
-    >>> list(tokens.ids)
+    >>> tokens.ids
     [[101, 7, 8, 102], [101, 102]]
     >>> tokens.lengths.tolist(), tokens.kept.tolist(), tokens.texts_truncated, tokens.tokens_lost
     ([5, 2], [4, 2], 1, 1)
@@ -233,9 +233,9 @@ class Tokens:
         )
 
     @property
-    def ids(self) -> "TokenRows":
-        """The truncated id lists, made when asked for: `tokens.ids[i]` is a `list[int]`."""
-        return TokenRows(self)
+    def ids(self) -> list[list[int]]:
+        """The truncated id lists, made each time; `row` gives one of them."""
+        return [self.row(index).tolist() for index in range(len(self))]
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -325,42 +325,6 @@ class Tokens:
             "longest_text": int(self.lengths.max(initial=0)),
             "words_dropped_by_normalisation": self.words_dropped,
         }
-
-
-class TokenRows(Sequence[list[int]]):
-    """The truncated id lists of `Tokens`, as a sequence that makes each list when asked for it."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-
-    def __len__(self) -> int:
-        """Number of texts."""
-        return len(self._tokens)
-
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[int]]: ...
-    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
-        """The ids of one text, or of several."""
-        places = range(len(self))[index]
-        if isinstance(places, range):
-            return [self._tokens.row(place).tolist() for place in places]
-        return self._tokens.row(places).tolist()
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """The id lists in order."""
-        return (self._tokens.row(index).tolist() for index in range(len(self)))
-
-    def __eq__(self, other: object) -> bool:
-        """Equal to any sequence of the same id lists."""
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        """As the list of lists that it stands for."""
-        return repr(list(self))
 
 
 def token_levels(

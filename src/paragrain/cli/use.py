@@ -50,6 +50,6 @@ def use(
     lines = [f"{source.folder}: {source.model or 'no model is remembered'}"]
     if max_length is not None and most is not None:
         lines[0] += f", which reads {max_length:,} tokens of a text"
-        lines[0] += f", and up to {most:,} with --tokens" if max_length < most else ""
+        lines[0] += f", and up to {most:,} with --max-length" if max_length < most else ""
     told = {"collection": str(source.folder), "model": source.model}
     tell(json, {**told, "max_length": max_length, "max_tokens": most}, lines)

@@ -15,7 +15,13 @@ import torch
 from safetensors import SafetensorError
 
 from paragrain.encoders.tokens import MIN_LENGTH
-from paragrain.encoders.weights import NOTE, effective_tensors, first_line, quiet_transformers
+from paragrain.encoders.weights import (
+    NOTE,
+    effective_tensors,
+    first_line,
+    one_sentence,
+    quiet_transformers,
+)
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_json
 from paragrain.plugins import plugin_of
@@ -173,7 +179,7 @@ def read_note(config: dict[str, Any], name: str) -> Note:
         ParagrainError: it is damaged.
     """
     note = config.get(NOTE, {})
-    try:
+    with one_sentence(f"what the config.json of {name} says under {NOTE!r} is damaged"):
         tokens, encoder = note.get("max_length"), note.get("encoder")
         if tokens is not None and (type(tokens) is not int or tokens < MIN_LENGTH):
             raise ValueError(f"{tokens!r} tokens")
@@ -181,8 +187,3 @@ def read_note(config: dict[str, Any], name: str) -> Note:
             raise ValueError(f"the encoder {encoder!r}")
         origin = "".join(c for c in str(note.get("from", "")) if c.isprintable())
         return Note(tokens, encoder, origin[:200])
-    except (ValueError, AttributeError) as error:
-        raise ParagrainError(
-            f"what the config.json of {name} says under {NOTE!r} is damaged ({error}): "
-            "fetch the checkpoint again"
-        ) from error

@@ -11,7 +11,14 @@ from PIL import Image
 from torch import nn
 
 from paragrain.encoders.base import ImageTextEncoder, Output, check_output, unit
-from paragrain.encoders.weights import PROCESSOR_FILES, effective_tensors, load_model, load_part
+from paragrain.encoders.weights import (
+    PROCESSOR_FILES,
+    effective_tensors,
+    load_part,
+    make_model,
+    read_weights,
+    without_prefix,
+)
 from paragrain.errors import ParagrainError
 
 TEXT_SETTINGS = ("num_attention_heads", "hidden_act", "layer_norm_eps")
@@ -67,7 +74,8 @@ class FamilyEncoder(ImageTextEncoder):
             family.image_processor, folder, name, "image processor", PROCESSOR_FILES
         )
         tokenizer = load_part(family.tokenizer, folder, name, "tokenizer", family.tokenizer_files)
-        return cls(load_model(family.model, folder, name), processor, tokenizer, name)
+        state = without_prefix(read_weights(folder, name))
+        return cls(make_model(family.model, folder, state, name), processor, tokenizer, name)
 
     @abstractmethod
     def image_states(self, pixels: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -20,13 +20,13 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.weights import (
-    first_line,
     load_part,
     make_model,
+    one_sentence,
     read_weights,
     without_prefix,
 )
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 
 KEPT = 20
 """Positions that Long-CLIP leaves as CLIP has trained them."""
@@ -36,24 +36,21 @@ MERGES = "bpe_simple_vocab_16e6.txt.gz"
 
 _HEAD_WIDTH = 64  # of every CLIP by OpenAI: heads = width / 64
 
-_NAMES = {
+_BEGINNINGS = {
     "visual.class_embedding": "vision_model.embeddings.class_embedding",
-    "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
+    "visual.conv1.": "vision_model.embeddings.patch_embedding.",
     "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
     "visual.proj": "visual_projection.weight",
-    "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
-    "positional_embedding": "text_model.embeddings.position_embedding.weight",
-    "text_projection": "text_projection.weight",
-    "logit_scale": "logit_scale",
-}
-_TRANSPOSED = ("visual.proj", "text_projection")
-_BEGINNINGS = {
     "visual.ln_pre.": "vision_model.pre_layrnorm.",
     "visual.ln_post.": "vision_model.post_layernorm.",
     "visual.transformer.resblocks.": "vision_model.encoder.layers.",
+    "token_embedding.": "text_model.embeddings.token_embedding.",
+    "positional_embedding": "text_model.embeddings.position_embedding.weight",
+    "text_projection": "text_projection.weight",
     "transformer.resblocks.": "text_model.encoder.layers.",
     "ln_final.": "text_model.final_layer_norm.",
 }
+_TRANSPOSED = ("visual.proj", "text_projection")
 _INNER = {
     ".ln_1.": ".layer_norm1.",
     ".ln_2.": ".layer_norm2.",
@@ -86,13 +83,11 @@ def load_longclip(path: Path, name: str) -> ClipEncoder:
     """
     state = without_prefix(read_weights(path, name))
     state = {key.removeprefix("text."): tensor for key, tensor in state.items()}
-    try:
+    with one_sentence(
+        f"{name} does not hold the weights of a Long-CLIP",
+        "use an original file such as longclip-B.pt, or a folder in the Hugging Face layout",
+    ):
         config = _config(state)
-    except (KeyError, IndexError, ValueError) as error:
-        raise ParagrainError(
-            f"{name} does not hold the weights of a Long-CLIP ({first_line(error)}): use an "
-            "original file such as longclip-B.pt, or a folder in the Hugging Face layout"
-        ) from error
     text, size = config.text_config, config.vision_config.image_size
     tokenizer = _tokenizer_beside(path, name, text.vocab_size)
     tokenizer.model_max_length = text.max_position_embeddings
@@ -121,20 +116,15 @@ def clip_state(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         state["positional_embedding"] = torch.cat([frozen[:KEPT], trained[KEPT:]])
     result = {}
     for name, tensor in state.items():
-        if name in _NAMES:
-            result[_NAMES[name]] = tensor.T.contiguous() if name in _TRANSPOSED else tensor
-            continue
-        new = name
-        for old, beginning in _BEGINNINGS.items():
-            if name.startswith(old):
-                new = beginning + name.removeprefix(old)
+        old = next((old for old in _BEGINNINGS if name.startswith(old)), "")
+        new = _BEGINNINGS.get(old, "") + name.removeprefix(old)
         for old, inner in _INNER.items():
             new = new.replace(old, inner)
         if ".in_proj_" in new:
             for part, third in zip("qkv", tensor.chunk(3), strict=True):
                 result[new.replace(".in_proj_", f".{part}_proj.")] = third.clone()
         else:
-            result[new] = tensor
+            result[new] = tensor.T.contiguous() if name in _TRANSPOSED else tensor
     return result
 
 
@@ -180,13 +170,10 @@ def _tokenizer_beside(path: Path, name: str, entries: int) -> Any:
     files = ("tokenizer.json", "vocab.json", MERGES)
     merges = path.parent / MERGES
     if merges.is_file() and not any((path.parent / file).is_file() for file in files[:2]):
-        try:
+        with one_sentence(
+            f"the tokenizer of {name} cannot be read from {merges}", "fetch it again"
+        ):
             return clip_tokenizer(merges, entries)
-        except (OSError, EOFError, ValueError) as error:
-            raise ParagrainError(
-                f"the tokenizer of {name} cannot be read from {merges} ({first_line(error)}): "
-                "fetch it again"
-            ) from error
     return load_part(CLIPTokenizer, path.parent, name, "tokenizer", files)
 
 

@@ -13,6 +13,7 @@ from paragrain.encoders.family import FamilyEncoder
 from paragrain.encoders.fgclip2 import FgClip2Encoder
 from paragrain.encoders.siglip import SiglipEncoder
 from paragrain.encoders.trained_on import read_trained_on
+from paragrain.encoders.weights import one_sentence
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.plugins import Plugin, register, registered
 
@@ -127,15 +128,8 @@ def open_folder(kind: type[ImageTextEncoder], folder: Path, name: str) -> ImageT
     Raises:
         ParagrainError: see `from_folder`; an encoder of another package fails in whatever way.
     """
-    try:
+    with one_sentence(f"{kind.__name__} cannot open {name}", "name a checkpoint of its kind"):
         encoder = kind.from_folder(folder, name)
-    except ParagrainError:
-        raise
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise ParagrainError(
-            f"{kind.__name__} cannot open {name} ({reason}): name a checkpoint of its kind"
-        ) from error
     max_length = read_note(read_config(folder, name), name).max_length
     if max_length is not None:
         encoder.max_length = min(max_length, encoder.max_tokens)

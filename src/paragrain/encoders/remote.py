@@ -14,12 +14,11 @@ from paragrain.encoders.card import Story
 from paragrain.encoders.weights import (
     PROCESSOR_FILES,
     effective_tensors,
-    first_line,
     load_part,
+    one_sentence,
     plain_settings,
-    quiet_transformers,
 )
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 
 
 def code_of(config: Mapping[str, Any]) -> str:
@@ -47,14 +46,12 @@ class RemoteEncoder(ImageTextEncoder):
         super().__init__(model, image_processor, tokenizer, name)
         self.max_tokens = min(int(tokenizer.model_max_length), 8192)
         row = torch.tensor(self.token_ids([""]))
-        try:
-            with torch.inference_mode():
-                self.dim = self.eval().text_features(row, torch.ones_like(row)).shape[1]
-        except Exception as error:
-            raise ParagrainError(
-                f"the code of {name} gives no text vectors ({first_line(error)}): use a model with "
-                "get_text_features and get_image_features"
-            ) from error
+        with one_sentence(
+            f"the code of {name} gives no text vectors",
+            "use a model with get_text_features and get_image_features",
+        ):
+            features = self.eval().text_features(row, torch.ones_like(row))
+        self.dim = features.shape[1]
 
     @classmethod
     def from_folder(cls, folder: Path, name: str) -> "RemoteEncoder":
@@ -69,16 +66,13 @@ class RemoteEncoder(ImageTextEncoder):
         )
         files = ("tokenizer.json", "vocab.txt", "vocab.json")
         tokenizer = load_part(AutoTokenizer, folder, name, "tokenizer", files, **trusted)
-        try:
-            with quiet_transformers():
-                model = AutoModel.from_pretrained(
-                    folder, local_files_only=True, dtype=torch.float32, **trusted
-                )
-        except Exception as error:
-            raise ParagrainError(
-                f"the code of {name} does not run here ({first_line(error)}): it may need other "
-                "packages or another version of transformers"
-            ) from error
+        with one_sentence(
+            f"the code of {name} does not run here",
+            "it may need other packages or another version of transformers",
+        ):
+            model = AutoModel.from_pretrained(
+                folder, local_files_only=True, dtype=torch.float32, **trusted
+            )
         return cls(model, processor, tokenizer, name)
 
     def image_features(self, pixels: torch.Tensor, output: Output = "pooled") -> torch.Tensor:

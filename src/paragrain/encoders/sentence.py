@@ -18,11 +18,11 @@ from paragrain.encoders.checkpoint import write_model, write_tokenizer
 from paragrain.encoders.tokens import MIN_LENGTH
 from paragrain.encoders.weights import (
     effective_tensors,
-    first_line,
     load_bare,
     load_part,
+    one_sentence,
     plain_settings,
-    read_state,
+    read_weights,
 )
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
@@ -74,16 +74,13 @@ class Dense(nn.Module):
                 f"the layer {folder.name} of {name} is of a kind that is not supported: use a text "
                 "encoder whose dense layers are plain ones with a usual activation"
             )
-        state = read_state(folder, f"{name}/{folder.name}")
-        try:
+        state = read_weights(folder, f"{name}/{folder.name}")
+        with one_sentence(
+            f"the layer {folder.name} of {name} does not hold the weights of a dense layer"
+        ):
             weight, bias = state.pop("linear.weight"), state.pop("linear.bias", None)
             linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
             linear.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
-        except (KeyError, IndexError, RuntimeError) as error:
-            raise ParagrainError(
-                f"the layer {folder.name} of {name} does not hold the weights of a dense layer "
-                f"({first_line(error)}): fetch the checkpoint again"
-            ) from error
         return cls(linear, activation)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -178,17 +175,15 @@ class SentenceEncoder(nn.Module):
 
     def _probe(self, name: str) -> int:
         """Try a text: find the width, refuse what is no text encoder."""
-        try:
+        with one_sentence(
+            f"{name} cannot be used as a text encoder",
+            "use an encoder such as BERT, with a fast tokenizer",
+        ):
             ids = self.tokenizer.backend_tokenizer.encode("").ids
             words, entries = len(self.tokenizer), self.model.get_input_embeddings().num_embeddings
             with torch.inference_mode():
                 row = torch.tensor([ids or [0]])
                 width = self.eval()(row, torch.ones_like(row)).shape[1]
-        except Exception as error:
-            raise ParagrainError(
-                f"{name} cannot be used as a text encoder ({first_line(error)}): use an encoder "
-                "such as BERT, with a fast tokenizer"
-            ) from error
         if not ids or ids[-1] not in self.tokenizer.all_special_ids:
             raise ParagrainError(
                 f"the tokenizer of {name} does not close a text with an end token, which a "
@@ -266,16 +261,11 @@ class SentenceEncoder(nn.Module):
 
 def _modules(path: Path, name: str) -> list[tuple[str, Path]]:
     """Kind and folder of each module of a modules.json, in order."""
-    try:
+    with one_sentence(f"the modules.json of {name} is damaged"):
         listed = [
             (str(item["type"]).rpartition(".")[2], _within(path.parent, item["path"]))
             for item in json.loads(path.read_bytes())
         ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ParagrainError(
-            f"the modules.json of {name} is damaged ({first_line(error)}): "
-            "fetch the checkpoint again"
-        ) from error
     kinds = [kind for kind, _ in listed]
     layers = kinds[2:-1] if kinds[-1:] == ["Normalize"] else kinds[2:]
     if kinds[:2] != ["Transformer", "Pooling"] or set(layers) - {"Dense"}:
@@ -310,13 +300,8 @@ def _pooling(path: Path, name: str) -> str:
 
 
 def _settings(path: Path, name: str) -> dict[str, Any]:
-    try:
+    with one_sentence(f"{path.parent.name}/{path.name} of {name} cannot be read"):
         return dict(read_json(path))
-    except (OSError, ValueError, TypeError) as error:
-        raise ParagrainError(
-            f"{path.parent.name}/{path.name} of {name} cannot be read ({first_line(error)}): "
-            "fetch the checkpoint again"
-        ) from error
 
 
 def _positions(model: Any, tokenizer: Any) -> int:

@@ -15,9 +15,9 @@ from paragrain.encoders.pixels import Pixels
 from paragrain.encoders.registry import encoder_class, open_folder, read_config
 from paragrain.encoders.weights import (
     PROCESSOR_FILES,
-    first_line,
     load_bare,
     load_part,
+    one_sentence,
     plain_settings,
 )
 from paragrain.errors import ParagrainError
@@ -60,18 +60,16 @@ class ModelTower(ImageTower):
     def _probe(self) -> str:
         """Try two pictures: find the pooling and the width, refuse what is no vision model."""
         pictures = [Image.new("RGB", size, "red") for size in ((40, 30), (30, 45))]
-        try:
+        with one_sentence(
+            f"{self.name} cannot be used as a vision model",
+            "use one that makes hidden states of pictures alone, with an image processor that "
+            "gives all pictures one size",
+        ):
             pixels = torch.stack([self.pixels(picture) for picture in pictures])
             self.eval()
             with torch.inference_mode():
                 outputs = [self.model(pixel_values=pixels) for _ in range(2)]
             states = [output.last_hidden_state for output in outputs]
-        except Exception as error:
-            raise ParagrainError(
-                f"{self.name} cannot be used as a vision model ({first_line(error)}): use one that "
-                "makes hidden states of pictures alone, with an image processor that gives all "
-                "pictures one size"
-            ) from error
         if not torch.equal(*states):
             raise ParagrainError(
                 f"{self.name} gives another vector each time, since it hides parts of a picture at "
@@ -194,15 +192,10 @@ def saved_vision(folder: Path, name: str) -> ImageTower:
     Raises:
         ParagrainError: its configuration is damaged, or its folder `vision` is.
     """
-    try:
+    with one_sentence(f"the image tower of {name} cannot be found"):
         note = read_json(folder / "config.json")["vision"]
         if "given" in note:
             return PrecomputedEmbeddings(str(note["given"]), int(note["dim"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ParagrainError(
-            f"the image tower of {name} cannot be found ({first_line(error)}): "
-            "fetch the checkpoint again"
-        ) from error
     folder, name = folder / "vision", f"the image tower of {name}"
     encoder = encoder_class(read_config(folder, name), name)
     if encoder is None:

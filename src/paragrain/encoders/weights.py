@@ -49,6 +49,26 @@ def quiet_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+@contextmanager
+def one_sentence(what: str, advice: str = "fetch the checkpoint again") -> Iterator[None]:
+    """Whatever fails while the block runs becomes a sentence: what is wrong, why, what to do.
+
+    `transformers` keeps quiet meanwhile.
+
+    >>> with one_sentence("it is damaged"):
+    ...     raise ValueError("no")
+    Traceback (most recent call last):
+    paragrain.errors.ParagrainError: it is damaged (ValueError: no): fetch the checkpoint again
+    """
+    try:
+        with quiet_transformers():
+            yield
+    except ParagrainError:
+        raise
+    except Exception as error:
+        raise ParagrainError(f"{what} ({first_line(error)}): {advice}") from error
+
+
 def load_part(
     kind: Any,
     folder: Path,
@@ -74,26 +94,11 @@ def load_part(
         raise ParagrainError(
             f"{name} lacks its {what}: put the checkpoint's {' or '.join(files)} beside its weights"
         )
-    try:
-        with quiet_transformers():
-            # Said aloud, since without it `transformers` asks at a terminal.
-            return kind.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=trust_remote_code
-            )
-    except Exception as error:
-        raise ParagrainError(
-            f"the {what} of {name} cannot be read ({first_line(error)}): fetch the checkpoint again"
-        ) from error
-
-
-def load_model(kind: Any, folder: Path, name: str) -> Any:
-    """A model of class `kind` in float32 on the CPU, from a folder's safetensors or, failing
-    that, from its `.bin` files read with `weights_only`.
-
-    Raises:
-        ParagrainError: no weights, unreadable weights, or names and shapes that do not match.
-    """
-    return make_model(kind, folder, without_prefix(read_state(folder, name)), name)
+    with one_sentence(f"the {what} of {name} cannot be read"):
+        # Said aloud, since without it `transformers` asks at a terminal.
+        return kind.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
 
 
 def make_model(
@@ -122,25 +127,19 @@ def make_model(
         for key, tensor in state.items()
         if not _IGNORED.search(key)
     }
-    try:
-        with quiet_transformers():
-            if isinstance(config, Path):
-                config = kind.config_class.from_pretrained(config, local_files_only=True)
-            _check_layers(config, len(state))
-            model, info = kind.from_pretrained(
-                None,
-                config=config,
-                state_dict=state,
-                dtype=torch.float32,
-                ignore_mismatched_sizes=True,  # they are reported below, with the others
-                output_loading_info=True,
-                **options,
-            )
-    except Exception as error:
-        raise ParagrainError(
-            f"{name} cannot be loaded as {kind.__name__} ({first_line(error)}): "
-            "check its config.json"
-        ) from error
+    with one_sentence(f"{name} cannot be loaded as {kind.__name__}", "check its config.json"):
+        if isinstance(config, Path):
+            config = kind.config_class.from_pretrained(config, local_files_only=True)
+        _check_layers(config, len(state))
+        model, info = kind.from_pretrained(
+            None,
+            config=config,
+            state_dict=state,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # they are reported below, with the others
+            output_loading_info=True,
+            **options,
+        )
     problems = {
         "missing": info["missing_keys"],
         "unexpected": info["unexpected_keys"],
@@ -184,20 +183,15 @@ def load_bare(folder: Path, name: str) -> Any:
     Raises:
         ParagrainError: the library has no such model of its own, or the weights do not match.
     """
-    try:
-        with quiet_transformers():
-            config = AutoConfig.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
+    with one_sentence(
+        f"{name} cannot be opened as a Hugging Face model",
+        "use a checkpoint whose model_type transformers knows without code of its own",
+    ):
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         kind = MODEL_MAPPING[type(config)]
         with torch.device("meta"):
             names = kind(config).state_dict().keys()
-    except Exception as error:
-        raise ParagrainError(
-            f"{name} cannot be opened as a Hugging Face model ({first_line(error)}): use a "
-            "checkpoint whose model_type transformers knows without code of its own"
-        ) from error
-    state = without_prefix(read_state(folder, name))
+    state = without_prefix(read_weights(folder, name))
     prefix = kind.base_model_prefix + "."
     within = any(key.startswith(prefix) for key in state)
     if within and not any(key.startswith(prefix) for key in names):
@@ -217,50 +211,26 @@ def plain_settings(part: Any) -> dict[str, Any]:
     return {key: value for key, value in part.to_dict().items() if key not in _SAYS_NOTHING}
 
 
-def read_state(folder: Path, name: str) -> dict[str, torch.Tensor]:
-    """All weights of a folder by name, as they are stored; safetensors before pickles.
+def read_weights(place: Path, name: str) -> dict[str, torch.Tensor]:
+    """The weights of one file, or all of a Hugging Face folder, by name and as they are stored.
 
     Raises:
         ParagrainError: there are none, or they cannot be read safely.
     """
-    for filename in (*SAFETENSORS, *PICKLES):
-        path = folder / filename
-        if path.is_file():
-            break
-    else:
+    files = [place / file for file in (*SAFETENSORS, *PICKLES)] if place.is_dir() else [place]
+    path = next((file for file in files if file.is_file()), None)
+    if path is None:
         raise ParagrainError(
             f"{name} holds no weights: its folder needs {SAFETENSORS[0]} or {PICKLES[0]}"
         )
-    if path.suffix != ".json":
-        return read_weights(path, name)
-    try:
-        shards = sorted(set(json.loads(path.read_bytes())["weight_map"].values()))
+    with one_sentence(f"the weights of {name} in {path.name} cannot be read"):
+        if path.suffix != ".json":
+            return _read_file(path)
         state: dict[str, torch.Tensor] = {}
-        for shard in shards:
+        for shard in sorted(set(json.loads(path.read_bytes())["weight_map"].values())):
             # Shard names come from the checkpoint: only plain names, never a path elsewhere.
-            state.update(_read_file(folder / Path(shard).name))
-    except Exception as error:
-        raise _unreadable(path, name, error) from error
-    return state
-
-
-def read_weights(path: Path, name: str) -> dict[str, torch.Tensor]:
-    """The weights of one file by name, as they are stored.
-
-    Raises:
-        ParagrainError: it cannot be read safely, or holds something other than weights.
-    """
-    try:
-        return _read_file(path)
-    except Exception as error:
-        raise _unreadable(path, name, error) from error
-
-
-def _unreadable(path: Path, name: str, error: Exception) -> ParagrainError:
-    return ParagrainError(
-        f"the weights of {name} in {path.name} cannot be read ({first_line(error)}): "
-        "fetch the checkpoint again"
-    )
+            state |= _read_file(path.parent / Path(shard).name)
+        return state
 
 
 def _read_file(path: Path) -> dict[str, torch.Tensor]:

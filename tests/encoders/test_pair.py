@@ -21,6 +21,7 @@ from transformers import (
     ConvNextModel,
     Dinov2Config,
     Dinov2Model,
+    JinaEmbeddingsV3Model,
     RobertaModel,
     ViTConfig,
     ViTForImageClassification,
@@ -261,6 +262,18 @@ def test_positions_and_heads_of_other_architectures(
     with torch.no_grad():
         hidden = theirs(row).last_hidden_state.mean(1)
         torch.testing.assert_close(bare(row, torch.ones_like(row)), hidden)
+
+
+def test_the_text_tower_of_jina_clip_opens_where_transformers_has_it(
+    text_maker: Callable[..., Path], vit: Path, random_blip: Path, tmp_path: Path
+) -> None:
+    folder = text_maker(tmp_path / "jina", random_blip, JinaEmbeddingsV3Model, pad_token_id=0)
+    encoder = opened(f"{vit}+{folder}")
+    row = torch.tensor(encoder.token_ids(["a red star"]))
+    with torch.no_grad():
+        hidden = JinaEmbeddingsV3Model.from_pretrained(folder).eval()(row).last_hidden_state
+        pooled = encoder.model.projection(hidden.mean(1))
+    np.testing.assert_allclose(encode_texts(encoder, "a red star").vectors, unit(pooled), atol=1e-5)
 
 
 # --- Names ------------------------------------------------------------------------------------

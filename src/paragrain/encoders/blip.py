@@ -38,7 +38,7 @@ class BlipEncoder(FamilyEncoder):
             "    vectors = model.vision_proj(states[:, 0])"
         ),
         usage_note=(
-            "`AutoModel` would leave the trained text side out and put an untrained one in its "
+            "`AutoModel` would leave the trained text tower out and put an untrained one in its "
             "place; name the class. "
         ),
     )

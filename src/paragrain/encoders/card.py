@@ -1,6 +1,6 @@
 """README.md of a checkpoint: a model card, with the lines that give its vectors without paragrain.
 
-A test runs those lines out of the card of each kind of model.
+A test runs those lines out of the card of each family.
 """
 
 import re

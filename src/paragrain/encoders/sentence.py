@@ -109,7 +109,7 @@ class SentenceEncoder(nn.Module):
     """A text encoder and what makes one vector of its hidden states.
 
     Args:
-        model: in float32, as `auto.load_bare` gives it.
+        model: in float32, as `weights.load_bare` gives it.
         tokenizer: its fast tokenizer.
         pooling: one of `POOLINGS`.
         dense: layers behind the pooling.

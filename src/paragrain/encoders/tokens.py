@@ -20,7 +20,7 @@ BLIP_WORDS = 30
 """Words that the original BLIP code keeps of a caption."""
 
 TRUNCATIONS = ("tokens", "words", "sentences")
-"""What a text is cut to: as many tokens, whole words or whole sentences as fit into the length."""
+"""What a text is truncated to: as many tokens, words or sentences as fit, all of them whole."""
 
 WORD, SENTENCE = 1, 2
 """Levels of a token: it begins a word, or a sentence and with it a word; 0 is neither."""

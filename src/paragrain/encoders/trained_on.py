@@ -67,7 +67,7 @@ class TrainedOn:
         return np.isin(_hashes(keys), self._keys(use))
 
     def of_vision(self) -> "TrainedOn | None":
-        """Itself if any of it changed the image side, else None."""
+        """Itself if any of it changed the image tower, else None."""
         return self if any(entry.get("vision") for entry in self.sets) else None
 
     def save_pretrained(self, folder: Path) -> None:
@@ -93,7 +93,7 @@ def used_images(
         use: what they were used for.
         collection, split: where they are from.
         contents: id and content hash of each.
-        vision: whether the image side learned from them.
+        vision: whether the image tower learned from them.
     """
     about = {
         "name": collection.name,

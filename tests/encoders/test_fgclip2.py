@@ -141,7 +141,9 @@ def test_it_is_saved_and_trains(encoder: FgClip2Encoder, tmp_path: Path) -> None
     assert type(again) is FgClip2Encoder
     assert again.text_fingerprint == encoder.text_fingerprint
     assert again.vision_fingerprint == encoder.vision_fingerprint
-    assert "pg.load_encoder" in (tmp_path / "out" / "README.md").read_text()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "pg.load_encoder" in card
+    assert "library_name: paragrain" in card
     copy = encoder.trainable_copy().train()
     ids = torch.tensor([copy.tokenize(TEXTS, 196).ids[0]])
     copy.text_features(ids, torch.ones_like(ids)).sum().backward()

@@ -242,10 +242,6 @@ class ImageTextEncoder(ImageTower):
         """The one of `text_modes` in which texts of that length are read if none is asked for."""
         return None
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """The same as `text_features`, so that wrappers for several processes see the call."""
-        return self.text_features(input_ids, attention_mask)
-
     def pixels(self, image: Image.Image) -> torch.Tensor:
         """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
         return self._pixels(image)

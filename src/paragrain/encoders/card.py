@@ -55,9 +55,9 @@ def write_card(folder: Path, encoder: "ImageTextEncoder", story: Story) -> None:
 def _front_matter(encoder: "ImageTextEncoder", story: Story) -> dict[str, Any]:
     """What the Hub reads."""
     kind = _kind(encoder)
-    libraries = {"pair": "sentence-transformers", "": "paragrain"}
+    plain = "transformers" if _plain_family(encoder) else "paragrain"
     matter: dict[str, Any] = {
-        "library_name": libraries.get(kind, "transformers"),
+        "library_name": "sentence-transformers" if kind == "pair" else plain,
         "pipeline_tag": "feature-extraction",
         "tags": ["paragrain", "image-text-retrieval", *([kind] if kind else [])],
         "license": story.licence_id or "other",
@@ -72,6 +72,12 @@ def _front_matter(encoder: "ImageTextEncoder", story: Story) -> dict[str, Any]:
 def _kind(encoder: "ImageTextEncoder") -> str:
     """Such as blip, clip or pair; "" for an encoder of another package."""
     return type(encoder).__name__.removesuffix("Encoder").lower() if is_own(encoder) else ""
+
+
+def _plain_family(encoder: Any) -> Any:
+    """The family of an encoder whose vectors plain `transformers` gives; `None` for others."""
+    family = getattr(encoder, "family", None) if is_own(encoder) else None
+    return family if family and family.text_usage else None
 
 
 def _length(encoder: "ImageTextEncoder") -> str:
@@ -93,14 +99,13 @@ _LIMITS = (
 
 def _usage(encoder: "ImageTextEncoder") -> str:
     """The lines that give the vectors, with what to know about them."""
-    kind = _kind(encoder)
-    family: Any = getattr(encoder, "family", None)
+    kind, family = _kind(encoder), _plain_family(encoder)
     if kind == "pair":
         images = "The image embeddings were stored: no model here makes them."
         if encoder.reads_images:
             images = 'Images: `paragrain.load_encoder(".")`; `vision/` holds their model.'
         return f"{_PAIR}\n\n```python\n{_pair_lines(encoder)}```\n\n{images}"
-    if not kind or not family.text_usage:
+    if family is None:
         why = "which these lines open" if kind else _CUSTOM
         return f"This is a {type(encoder).__name__}, {why}:\n\n```python\n{_OWN}```"
     model = family.model.__name__

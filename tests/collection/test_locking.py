@@ -70,7 +70,7 @@ def test_annotation_and_import_keep_each_other_out(
     settings = AnnotationSettings(generator=BackendSettings(backend="scenes", model="scenes"))
     inner = partial(annotate, world, settings, limit=1, progress=False)
     if holder == "annotation":
-        monkeypatch.setattr(runs, "_Description", lambda *_: import_scenes(world.folder, size=30))
+        monkeypatch.setattr(runs, "_describe", lambda *_: import_scenes(world.folder, size=30))
         with pytest.raises(ParagrainError, match="another import or annotation"):
             inner()
         return

@@ -55,12 +55,12 @@ def test_results_of_different_cuts_are_no_pairs(
         compare(*([load_result(file)] for file in files.values()))
 
 
-def test_a_protocol_says_that_its_cut_was_changed(
+def test_a_protocol_says_that_its_truncation_was_changed(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
     result = evaluate(world, encoder, protocol="docci-test", truncation="words", progress=False)
     assert result.about["protocol"]["changed"] == ["truncation"]
-    with pytest.raises(UsageError, match="cut by 'lines'"):
+    with pytest.raises(UsageError, match="truncated to 'lines'"):
         evaluate(world, encoder, truncation="lines", progress=False)
 
 

@@ -52,7 +52,7 @@ def test_a_killed_ranking_goes_on(
         for direction in ("image_to_text", "text_to_image"):
             one = getattr(getattr(ranks, judged), direction)
             other = getattr(getattr(whole, judged), direction)
-            for name in ("greater", "tied", "own"):
+            for name in ("num_gt", "tied_negatives", "tied_positives"):
                 np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 

@@ -20,6 +20,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@find src -name '*.py' -exec awk 'END {if (NR > 600) print "note: " FILENAME " has " NR " lines: does it say one thing?"}' {} \;
 
 format: $(READY)
 	$(BIN)/ruff check --fix

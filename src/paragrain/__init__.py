@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paragrain.annotation import AnnotationSettings, BackendSettings, annotate
-    from paragrain.audit import AuditReport, audit  # type: ignore[no-redef]
+    from paragrain.auditing import AuditReport, audit
     from paragrain.collection import Collection, ImageRef, ImportReport, Record
     from paragrain.embeddings import Embeddings, embed
     from paragrain.encoders import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "annotation": ("AnnotationSettings", "BackendSettings", "annotate"),
-    "audit": ("AuditReport", "audit"),
+    "auditing": ("AuditReport", "audit"),
     "collection": ("Collection", "ImageRef", "ImportReport", "Record"),
     "embeddings": ("Embeddings", "embed"),
     "encoders": ("ImageTextEncoder", "encode_texts", "load_encoder", "register_encoder", "use"),

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps, PngImagePlugin
 
-from paragrain.audit import audit
-from paragrain.audit import fingerprints as module
-from paragrain.audit.pairs import PARTNERS
-from paragrain.audit.report import AuditReport
+from paragrain.auditing import audit
+from paragrain.auditing import image_fingerprints as module
+from paragrain.auditing.record_pairs import PARTNERS
+from paragrain.auditing.report import AuditReport
 from paragrain.cli import audit as command
 from paragrain.collection import Collection, ImageRef, Record
 from paragrain.encoders import ImageTextEncoder
@@ -170,18 +170,18 @@ def test_a_second_audit_looks_at_what_is_new_only(
     two: list[Collection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BATCH", 4)
-    first = module.fingerprints(two[0], progress=False)
+    first = module.image_fingerprints(two[0], progress=False)
     assert first.computed == 9
-    parts = sorted((two[0].folder / "audit" / module.VERSION).glob("*.marks.npy"))
+    parts = sorted((two[0].folder / "audit" / module.VERSION).glob("*.npy"))
     assert len(parts) == 3
-    again = module.fingerprints(two[0], progress=False)
+    again = module.image_fingerprints(two[0], progress=False)
     assert again.computed == 0
-    np.testing.assert_array_equal(again.marks, first.marks)
+    np.testing.assert_array_equal(again.table, first.table)
     everything = np.arange(9)
     np.testing.assert_array_equal(again.tiny(everything), first.tiny(everything))
     lost = len(np.load(parts[0]))
     parts[0].write_bytes(parts[0].read_bytes()[:50])  # a disk that failed
-    assert module.fingerprints(two[0], progress=False).computed == lost
+    assert module.image_fingerprints(two[0], progress=False).computed == lost
 
 
 def test_what_a_stopped_run_has_finished_is_not_done_again(
@@ -191,16 +191,16 @@ def test_what_a_stopped_run_has_finished_is_not_done_again(
     with monkeypatch.context() as stopping:
         add, added = module._Store.add, []
 
-        def stop(store: module._Store, done: module._Prepared) -> None:
+        def stop(store: module._Store, content: str, found: np.void) -> None:
             if len(added) == 5:
                 raise KeyboardInterrupt
-            added.append(done)
-            add(store, done)
+            added.append(content)
+            add(store, content, found)
 
         stopping.setattr(module._Store, "add", stop)
         with pytest.raises(KeyboardInterrupt):
-            module.fingerprints(two[0], progress=False)
-    assert module.fingerprints(two[0], progress=False).computed == 9 - 4
+            module.image_fingerprints(two[0], progress=False)
+    assert module.image_fingerprints(two[0], progress=False).computed == 9 - 4
 
 
 def test_a_folder_that_cannot_be_written_works_too(two: list[Collection]) -> None:

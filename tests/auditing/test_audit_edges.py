@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paragrain.audit import audit
+from paragrain.auditing import audit
 from paragrain.collection import Collection, ImageRef, Record
 from paragrain.encoders import ImageTextEncoder
 from paragrain.errors import UsageError

@@ -14,7 +14,7 @@ from subprocess import PIPE
 import numpy as np
 import pytest
 
-from paragrain.audit import fingerprints as module
+from paragrain.auditing import image_fingerprints as module
 from paragrain.collection import Collection, ImageRef, Record
 from paragrain.images import decode
 from paragrain.sources.scenes.render import png
@@ -29,12 +29,12 @@ import json, os, signal, sys, time
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from paragrain.audit import audit, fingerprints
+from paragrain.auditing import audit, image_fingerprints
 from paragrain.collection import Collection
 from paragrain.encoders import load_encoder
 
-fingerprints.BATCH = int(sys.argv[1])
-audit(Collection.open(Path(sys.argv[3])), progress=False)  # compiled once for all children
+image_fingerprints.BATCH = int(sys.argv[1])
+audit(Collection.open(Path(sys.argv[3])), progress=False)
 encoder = load_encoder(sys.argv[2], "cpu")
 for line in sys.stdin:
     folders, out, seconds = json.loads(line)
@@ -127,18 +127,17 @@ def test_kills_at_random_moments(
         # What is kept makes each run shorter: half of the kills come early, half anywhere.
         seconds = rng.uniform(0.02, whole * (0.4 if number % 2 else 1.0))
         killed += run(folders, tmp_path / "out", seconds) == -9
-        parts = list((folders[0] / "audit" / module.VERSION).glob("*.marks.npy"))
+        parts = list((folders[0] / "audit" / module.VERSION).glob("*.npy"))
         kept.append(len(parts))
-        for part in parts:  # whole at any moment, and its tiny copies are there
-            tiny = part.with_name(part.name.replace(".marks.", ".copies."))
-            assert len(np.load(part)) == len(np.load(tiny))
+        for part in parts:  # whole at any moment
+            assert len(np.load(part))
         read(tmp_path / "out")
     assert killed >= KILLS // 3
     assert kept == sorted(kept)  # nothing that is done is done again
     assert run(folders, tmp_path / "out") == 0
     assert read(tmp_path / "out") == wanted
     collections = [Collection.open(folder) for folder in folders]
-    again = [module.fingerprints(one, progress=False) for one in collections]
+    again = [module.image_fingerprints(one, progress=False) for one in collections]
     assert [one.computed for one in again] == [0, 0]
     for one in again:  # each image once, in spite of all kills
-        assert len(np.unique(one._store.marks["content"])) == len(one._store.marks)
+        assert len(np.unique(one._store.table["content"])) == len(one._store.table)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from paragrain.audit import audit_of, marks
+from paragrain.auditing import audit_of, marks
 from paragrain.collection import Collection, ImageRef, Record
 from paragrain.encoders import load_encoder
 from paragrain.evaluation import Result, evaluate, with_parts

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from paragrain.audit import AuditReport, audit
-from paragrain.audit.report import NOT_FOUND
+from paragrain.auditing import AuditReport, audit
+from paragrain.auditing.report import NOT_FOUND
 from paragrain.collection import Collection, ImageRef, Record
 from paragrain.images import decode
 from paragrain.sources.scenes.render import png

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paragrain.audit.near import near_hashes
-from paragrain.audit.texts import Texts, _shingles, fold, near_texts
-from paragrain.audit.urls import normalise_url
-from paragrain.images import content_hash
+from paragrain.auditing.near_duplicates import near_hashes
+from paragrain.auditing.shared_strings import Texts, fold, hash_shingles, near_texts
+from paragrain.auditing.urls import normalise_url
+from paragrain.files import digest
 
 
 @pytest.mark.parametrize("radius", [0, 3, 7])
@@ -34,9 +34,10 @@ def test_near_hashes_equal_brute_force(radius: int) -> None:
 
 
 def read(texts: list[str]) -> Texts:
-    values, sizes = _shingles([text.encode() for text in texts])
-    digests = np.array([content_hash(text.encode()) for text in texts], "S32")
-    return Texts(digests, np.arange(len(texts)), values, np.cumsum([0, *sizes]))
+    shingles = [hash_shingles(text) for text in texts]
+    sizes = np.array([len(own) for own in shingles])
+    digests = np.array([digest(text) for text in texts], "V16")
+    return Texts(digests, np.arange(len(texts)), np.concatenate(shingles), sizes)
 
 
 def overlap(one: str, other: str) -> float:

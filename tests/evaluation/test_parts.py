@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paragrain.audit import audit, audit_of, load_report, marks
+from paragrain.auditing import audit, audit_of, load_report, marks
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
 from paragrain.encoders import ImageTextEncoder
 from paragrain.errors import ParagrainError, UsageError

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from paragrain.audit.fingerprints import Fingerprints, fingerprints
-from paragrain.audit.near import RADIUS, near_images
-from paragrain.audit.pairs import Pairs, closest, equal_pairs
-from paragrain.audit.report import REASONS, AuditReport, Finding
-from paragrain.audit.texts import equal_texts, near_texts, read_texts
-from paragrain.audit.urls import normalise_url
+from paragrain.auditing.image_fingerprints import ImageFingerprints, image_fingerprints
+from paragrain.auditing.near_duplicates import RADIUS, near_images
+from paragrain.auditing.record_pairs import RecordPairs, closest, equal_pairs
+from paragrain.auditing.report import REASONS, AuditReport, Finding
+from paragrain.auditing.shared_strings import equal_texts, near_texts, read_texts
+from paragrain.auditing.urls import normalise_url
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.loading import load_encoder
 from paragrain.errors import UsageError
-from paragrain.images import content_hash
+from paragrain.files import digest
 from paragrain.retrieval import top_k
 
 COSINE = 0.95
@@ -36,10 +36,10 @@ def audit(
     near_text: float = NEAR_TEXT,
     progress: bool = True,
 ) -> AuditReport:
-    """Find what `evaluation` shares with `train`: ids, addresses, images and texts.
+    """Find what `evaluation` shares with `train`: ids, URLs, images and texts.
 
     Images are compared by their files' bytes, by their pixels once decoded, and by how they look
-    (`near.near_images`); pictures of one colour by bytes and pixels only. What is computed of each
+    (`near_images`); pictures of one colour by bytes and pixels only. What is computed of each
     image is kept beside its collection, so a second audit takes seconds.
 
     Args:
@@ -63,8 +63,8 @@ def audit(
     encoder = None if encoder is None else load_encoder(encoder)
     same = source.folder.resolve() == train.folder.resolve()
     within = same and train_split == split
-    left = fingerprints(train, train_split, progress=progress)
-    right = None if within else fingerprints(source, split, progress=progress)
+    left = image_fingerprints(train, train_split, progress=progress)
+    right = None if within else image_fingerprints(source, split, progress=progress)
     found = _images(left, right)
     near, refused = near_images(left, right)
     found["near"] = near
@@ -88,7 +88,7 @@ def audit(
         totals,
         _about(train, train_split, left),
         _about(source, split, sides[1]),
-        (_flat(left), _flat(sides[1])),
+        (left.flat_ids, sides[1].flat_ids),
         refused,
         _failed(train, left) + ([] if right is None else _failed(source, right)),
         {
@@ -101,11 +101,11 @@ def audit(
     )
 
 
-def _images(left: Fingerprints, right: Fingerprints | None) -> dict[str, Pairs]:
+def _images(left: ImageFingerprints, right: ImageFingerprints | None) -> dict[str, RecordPairs]:
     """Pairs with identical bytes, and with identical pixels."""
 
-    def pairs(name: str) -> Pairs:
-        sides = [None if s is None else (s.marks[name], s.rows) for s in (left, right)]
+    def pairs(name: str) -> RecordPairs:
+        sides = [None if s is None else (s.table[name], s.rows) for s in (left, right)]
         assert sides[0] is not None
         return equal_pairs(sides[0], sides[1])
 
@@ -121,33 +121,33 @@ def _urls(collection: Collection, split: str | None) -> tuple[np.ndarray, np.nda
 
 def _digests(texts: list[str]) -> np.ndarray:
     """Texts of any length as keys of one."""
-    return np.array([content_hash(text.encode("utf-8", "surrogatepass")) for text in texts], "S32")
+    return np.array([digest(text) for text in texts], "V16")
 
 
-def _rows(prints: Fingerprints) -> dict[str, int]:
+def _rows(prints: ImageFingerprints) -> dict[str, int]:
     return {id: row for row, id in enumerate(prints.ids)}
 
 
 def _vectors(
-    train: tuple[Collection, str | None, Fingerprints],
-    other: tuple[Collection, str | None, Fingerprints | None],
+    train: tuple[Collection, str | None, ImageFingerprints],
+    other: tuple[Collection, str | None, ImageFingerprints | None],
     encoder: ImageTextEncoder,
     least: float,
     progress: bool,
-) -> Pairs:
-    """Pairs of images that are not flat and whose vectors have a cosine of at least `least`."""
+) -> RecordPairs:
+    """Pairs of images that are not flat and whose embeddings have a cosine of at least `least`."""
     sides = []
     for collection, split, prints in (train, other)[: 1 if other[2] is None else 2]:
         assert prints is not None
         embedded = embed(collection, encoder, split=split, progress=progress)
-        flat = set(_flat(prints))
+        flat = set(prints.flat_ids)
         kept = [n for n, id in enumerate(embedded.ids) if id not in flat]
         rows = _rows(prints)
         numbers = np.array([rows[embedded.ids[n]] for n in kept], np.int64)
         sides.append((numbers, embedded.vectors[kept]))
     (left, gallery), (right, queries) = sides[0], sides[-1]
     if not len(gallery) or not len(queries):
-        return Pairs(np.zeros((0, 2), np.int64), np.zeros(0), 0)
+        return RecordPairs(np.zeros((0, 2), np.int64), np.zeros(0), 0)
     places, scores = top_k(queries, gallery, _NEIGHBOURS + (other[2] is None))
     query, rank = np.nonzero(scores >= least)
     pairs = np.stack([left[places[query, rank]], right[query]], axis=1)
@@ -159,7 +159,7 @@ def _vectors(
 
 
 def _findings(
-    found: dict[str, Pairs], sides: tuple[Fingerprints, Fingerprints], same: bool
+    found: dict[str, RecordPairs], sides: tuple[ImageFingerprints, ImageFingerprints], same: bool
 ) -> tuple[list[Finding], dict[str, int]]:
     """All pairs as findings, of the reasons that tell of images' looks only the strongest."""
     weaker = {"pixels": ("bytes",), "near": ("bytes", "pixels")}
@@ -187,7 +187,7 @@ def _as_findings(
     rows: np.ndarray,
     closeness: np.ndarray,
     reason: str,
-    sides: tuple[Fingerprints, Fingerprints],
+    sides: tuple[ImageFingerprints, ImageFingerprints],
     same: bool,
 ) -> list[Finding]:
     order = np.lexsort((rows[:, 1], rows[:, 0], -closeness))
@@ -203,15 +203,11 @@ def _as_findings(
     return made
 
 
-def _flat(prints: Fingerprints) -> list[str]:
-    return [prints.ids[row] for row in prints.rows[prints.marks["flat"]]]
-
-
-def _failed(collection: Collection, prints: Fingerprints) -> list[tuple[str, str, str]]:
+def _failed(collection: Collection, prints: ImageFingerprints) -> list[tuple[str, str, str]]:
     return [(collection.name, id, reason) for id, reason in prints.failed]
 
 
-def _about(collection: Collection, split: str | None, prints: Fingerprints) -> dict[str, Any]:
+def _about(collection: Collection, split: str | None, prints: ImageFingerprints) -> dict[str, Any]:
     return {
         "name": collection.name,
         "split": split or "all",

@@ -164,7 +164,9 @@ def image_fingerprints(
     places = store.places([str(contents[ids[row]]) for row in rows])
     table = store.table[places]
     computed = len(store) - before
-    return ImageFingerprints(ids, np.asarray(rows, np.int64), table, failed, computed, store, places)
+    return ImageFingerprints(
+        ids, np.asarray(rows, np.int64), table, failed, computed, store, places
+    )
 
 
 def fingerprint(image: "Image.Image") -> np.void:
@@ -191,7 +193,7 @@ def fingerprint(image: "Image.Image") -> np.void:
     flat, plain = grey.std() < MIN_SPREAD, detail.mean() < DETAIL
     hashes = tuple(_hash(grey) for grey in greys)
     values = (b"", pixel_hash(image), hashes, flat, plain, np.asarray(small))
-    return np.array(values, FINGERPRINT)[()]
+    return np.void(values, FINGERPRINT)
 
 
 def _around(grey: np.ndarray, least_or_most: np.ufunc) -> np.ndarray:

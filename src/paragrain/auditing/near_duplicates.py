@@ -1,8 +1,10 @@
 """Images that look the same: near hashes first, then a closer look at each candidate."""
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from paragrain.auditing.image_fingerprints import INSETS, LUMA, ImageFingerprint
 from paragrain.auditing.record_pairs import Members, RecordPairs, closest, rank, spread
 from paragrain.auditing.registration import leftover, start_of
 from paragrain.runtime import cores
+
+T = TypeVar("T")
 
 RADIUS = 7
 """Most bits in which the perceptual hashes of a candidate differ."""
@@ -142,7 +146,7 @@ def difference(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _upper_quartile(values: np.ndarray) -> np.ndarray:
-    flat = values.reshape(len(values), -1)
+    flat = values.reshape(len(values), math.prod(values.shape[1:]))
     rank = 3 * flat.shape[1] // 4
     return np.asarray(np.partition(flat, rank, axis=1)[:, rank])
 
@@ -241,7 +245,7 @@ def _aligned(left: _Pictures, right: _Pictures, tries: np.ndarray, plain: np.nda
     return np.concatenate([np.zeros(0), *_in_threads(lay, len(tries), _LAID)])
 
 
-def _in_threads[T](work: Callable[[int], T], count: int, step: int) -> list[T]:
+def _in_threads(work: Callable[[int], T], count: int, step: int) -> list[T]:
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(work, range(0, count, step)))
 

@@ -9,7 +9,7 @@ PARTNERS = 10
 stands for ten thousand lost images would make fifty million pairs."""
 
 
-class Pairs(NamedTuple):
+class RecordPairs(NamedTuple):
     """Pairs of rows, TRAIN then EVAL.
 
     Attributes:
@@ -25,7 +25,7 @@ class Pairs(NamedTuple):
 
 def equal_pairs(
     train: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray] | None
-) -> Pairs:
+) -> RecordPairs:
     """All pairs with equal keys, within what `PARTNERS` allows.
 
     Of a group, each member is paired with the first few of the other side: so none is left out.
@@ -54,17 +54,17 @@ def equal_pairs(
     rows = np.unique(rows, axis=0)
     # Two records may share several keys: listed once, they count once.
     several = total - len(rows) if _all_listed(sizes) else 0
-    return Pairs(rows, np.ones(len(rows)), total - several)
+    return RecordPairs(rows, np.ones(len(rows)), total - several)
 
 
-class Groups(NamedTuple):
+class Members(NamedTuple):
     """Rows in groups: those of group g are `rows[bounds[g] : bounds[g + 1]]`."""
 
     rows: np.ndarray
     bounds: np.ndarray
 
     @classmethod
-    def by_number(cls, numbers: np.ndarray, rows: np.ndarray, count: int) -> "Groups":
+    def by_number(cls, numbers: np.ndarray, rows: np.ndarray, count: int) -> "Members":
         """Group rows by a number from 0 to `count - 1`."""
         order = np.lexsort((rows, numbers))
         return cls(rows[order], np.searchsorted(numbers[order], np.arange(count + 1)))
@@ -78,13 +78,13 @@ def _all_listed(sizes: tuple[np.ndarray, np.ndarray]) -> bool:
     return bool((np.minimum(*sizes) <= PARTNERS).all())
 
 
-def _by_key(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, Groups]:
+def _by_key(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, Members]:
     """Each different key, rising, and its rows."""
     unique, numbers = np.unique(keys, return_inverse=True)
-    return unique, Groups.by_number(numbers, rows, len(unique))
+    return unique, Members.by_number(numbers, rows, len(unique))
 
 
-def spread(pairs: np.ndarray, groups: tuple[Groups, Groups]) -> np.ndarray:
+def spread(pairs: np.ndarray, groups: tuple[Members, Members]) -> np.ndarray:
     """From pairs of groups to pairs of their members, within what `PARTNERS` allows.
 
     Args:
@@ -108,7 +108,7 @@ def spread(pairs: np.ndarray, groups: tuple[Groups, Groups]) -> np.ndarray:
     return np.concatenate(made)
 
 
-def closest(rows: np.ndarray, closeness: np.ndarray) -> Pairs:
+def closest(rows: np.ndarray, closeness: np.ndarray) -> RecordPairs:
     """Each pair of rows once, as close as it is at its closest, within what `PARTNERS` allows.
 
     A pair is listed if it is among the closest of either of its records.
@@ -118,7 +118,7 @@ def closest(rows: np.ndarray, closeness: np.ndarray) -> Pairs:
     order = order[np.sort(once)]
     rows, closeness = rows[order], closeness[order]
     kept = (rank(rows[:, 0]) < PARTNERS) | (rank(rows[:, 1]) < PARTNERS)
-    return Pairs(rows[kept], closeness[kept], len(rows))
+    return RecordPairs(rows[kept], closeness[kept], len(rows))
 
 
 def rank(values: np.ndarray) -> np.ndarray:

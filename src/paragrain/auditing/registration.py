@@ -131,11 +131,8 @@ def _registered(grey: np.ndarray, target: np.ndarray, start: np.ndarray) -> np.n
         slope = 255 * (linear + 2 * square * value)
         across, down = slope * np.gradient(value, axis=2), slope * np.gradient(value, axis=1)
         ones = np.full_like(value, 255)
-        rows = np.stack(
-            [across, across * _CELLS, down, down * _CELLS[:, None]]
-            + [ones, ones * value, ones * value * value],
-            axis=1,
-        )
+        edges = (across, across * _CELLS, down, down * _CELLS[:, None])
+        rows = np.stack([*edges, ones, ones * value, ones * value * value], axis=1)
         wanted = np.zeros((len(moving), 7, 1))
         wanted[:, 6, 0] = -tones[moving, 2]
         weight = _weight(rest, 1.0, inside & _INNER)
@@ -214,7 +211,7 @@ def _weight(rest: np.ndarray, least: float, inside: np.ndarray) -> np.ndarray:
 def _solved(
     rows: np.ndarray, values: np.ndarray, weight: np.ndarray, ridge: np.ndarray, wanted: np.ndarray
 ) -> np.ndarray:
-    """Weighted least squares of rows [P, n, ...] on values [P, m, ...], drawn to `wanted` [n, m]."""
+    """Weighted least squares of rows [P, n, ...] on [P, m, ...], drawn to `wanted` [n, m]."""
     flat = rows.reshape(*rows.shape[:2], -1)
     weighted = flat * weight.reshape(len(rows), 1, -1)
     matrix = weighted @ flat.swapaxes(1, 2)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paragrain.audit.audit import audit
-from paragrain.audit.report import IMAGE_REASONS, REASONS, AuditReport, Finding
+from paragrain.auditing.audit import audit
+from paragrain.auditing.report import IMAGE_REASONS, REASONS, AuditReport, Finding
 from paragrain.collection import Collection
 from paragrain.errors import UsageError
 from paragrain.files import read_json

@@ -1,21 +1,25 @@
 """Texts that two collections share: equal when folded, or equal in most of their shingles."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from paragrain.audit import kernels
-from paragrain.audit.pairs import Groups, Pairs, closest, equal_pairs, spread
+from paragrain.auditing.record_pairs import Members, RecordPairs, closest, equal_pairs, spread
 from paragrain.collection import Collection
+from paragrain.files import digest
 
 FIELDS = ("captions", "description", "paragraph", "generated")
 """The fields that are compared: all that is said to be true of an image."""
 
 MIN_WORDS = 8
 """Shorter texts are compared as a whole only: one word more makes another text of them."""
+
+WORDS = 3
+"""Words of a shingle."""
+
+_ASKED = 1024  # texts whose candidates are compared at once
 
 _NO_WORD = re.compile(r"[\W_]+")
 
@@ -34,16 +38,16 @@ class Texts:
     """The texts of a collection, folded.
 
     Attributes:
-        digests: S16 [T] 128 bits of each folded text (as hexadecimal, S32).
+        digests: S16 [T], 128 bits of each folded text.
         rows: int64 [T], the place of its record.
-        values: uint64, hashes of the shingles of each text, one text after the other.
-        starts: int64 [T + 1], where each text's values begin; short texts have none.
+        shingles: int64 [S], hashes of each text's different shingles, text after text.
+        sizes: int64 [T], how many shingles each text has; short texts have none.
     """
 
     digests: np.ndarray
     rows: np.ndarray
-    values: np.ndarray
-    starts: np.ndarray
+    shingles: np.ndarray
+    sizes: np.ndarray
 
 
 def read_texts(collection: Collection, rows: dict[str, int], split: str | None = None) -> Texts:
@@ -56,60 +60,44 @@ def read_texts(collection: Collection, rows: dict[str, int], split: str | None =
     """
     digests: list[bytes] = []
     places: list[int] = []
-    values: list[np.ndarray] = []
-    counts: list[np.ndarray] = []
-    batch: list[bytes] = []
-
-    def finish() -> None:
-        own, sizes = _shingles(batch)
-        values.append(own)
-        counts.append(sizes)
-        batch.clear()
-
+    shingles = [np.zeros(0, np.int64)]
     for record in collection.records(split, fields=FIELDS):
         folded = dict.fromkeys(fold(text) for name in FIELDS for text in record.texts(name))
-        for text in folded:
-            if not text:
-                continue
-            data = text.encode("utf-8", "replace")
-            digests.append(blake2b(data, digest_size=16).hexdigest().encode())
+        for text in filter(None, folded):
+            digests.append(digest(text))
             places.append(rows[record.id])
-            batch.append(data if data.count(b" ") >= MIN_WORDS - 1 else b"")
-            if len(batch) == 1 << 16:
-                finish()
-    finish()
+            shingles.append(hash_shingles(text if text.count(" ") >= MIN_WORDS - 1 else ""))
     return Texts(
-        np.array(digests, "S32"),
+        np.array(digests, "V16"),
         np.array(places, np.int64),
-        np.concatenate(values),
-        np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64),
+        np.concatenate(shingles),
+        np.array([len(own) for own in shingles[1:]], np.int64),
     )
 
 
-def _shingles(batch: Iterable[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of all shingles of some texts, and how many each has."""
-    texts = list(batch)
-    data = np.frombuffer(b"".join(texts), np.uint8)
-    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    values = np.zeros(len(data) // 2 + 1, np.uint64)
-    value_ends = np.zeros(len(texts), np.int64)
-    kernels.shingles(data, ends, values, value_ends)
-    total = int(value_ends[-1]) if texts else 0
-    return values[:total].copy(), np.diff(value_ends, prepend=0)
+def hash_shingles(text: str) -> np.ndarray:
+    """Hashes of the different shingles of a folded text, int64; they hold in this process only.
+
+    >>> len(hash_shingles("a man walks a dog and a cat"))
+    6
+    """
+    words = text.split()
+    different = set(zip(*(words[n:] for n in range(WORDS)), strict=False))
+    return np.fromiter(map(hash, different), np.int64, len(different))
 
 
-def equal_texts(train: Texts, other: Texts | None) -> Pairs:
+def equal_texts(train: Texts, other: Texts | None) -> RecordPairs:
     """Pairs of records with a text in common, whatever its case and punctuation."""
-    sides = [None if side is None else (side.digests, side.rows) for side in (train, other)]
-    assert sides[0] is not None
-    return equal_pairs(sides[0], sides[1])
+    return equal_pairs(
+        (train.digests, train.rows), None if other is None else (other.digests, other.rows)
+    )
 
 
-def near_texts(train: Texts, other: Texts | None, least: float) -> Pairs:
+def near_texts(train: Texts, other: Texts | None, least: float) -> RecordPairs:
     """Pairs of records with texts that are not equal but nearly so.
 
-    The measure is the Jaccard index of the sets of three words in a row. It is exact: every pair
-    of at least `least` is found.
+    The measure is the Jaccard index of the sets of shingles. It is exact: every pair of at least
+    `least` is found.
 
     Args:
         train: from `read_texts`.
@@ -118,68 +106,69 @@ def near_texts(train: Texts, other: Texts | None, least: float) -> Pairs:
     """
     sides = [train] if other is None else [train, other]
     digests = np.concatenate([side.digests for side in sides])
-    sizes = np.concatenate([np.diff(side.starts) for side in sides])
     _, first, number = np.unique(digests, return_index=True, return_inverse=True)
-    tokens, starts = _tokens(sides, sizes, first, number)
     # From here on texts are the different ones, by number.
+    sets = _incidence(sides, first)
     of_sides = np.split(number, [len(train.digests)])[: len(sides)]
     members = [
-        Groups.by_number(own, side.rows, len(first))
+        Members.by_number(own, side.rows, len(first))
         for own, side in zip(of_sides, sides, strict=True)
     ]
-    present = [np.diff(side.bounds) > 0 for side in members]
-    asked = np.flatnonzero(present[-1] & (np.diff(starts) > 0)).astype(np.int32)
-    found, overlaps = _search(tokens, starts, asked, present[0], other is None, least)
+    present = [np.flatnonzero(np.diff(side.bounds)) for side in members]
+    found, overlaps = _similar_sets(sets, present[0], present[-1], least)
+    if other is None:
+        once = found[:, 0] > found[:, 1]
+        found, overlaps = found[once], overlaps[once]
     rows = spread(found, (members[0], members[-1]))
-    closeness = overlaps[rows[:, 2]].astype(np.float64)
-    pairs = rows[:, :2]
+    closeness, pairs = overlaps[rows[:, 2]], rows[:, :2]
     if other is None:
         apart = pairs[:, 0] != pairs[:, 1]
         pairs, closeness = np.sort(pairs[apart], axis=1), closeness[apart]
     return closest(pairs, closeness)
 
 
-def _tokens(
-    sides: list[Texts], sizes: np.ndarray, first: np.ndarray, number: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Each different text's shingles as numbers that rise with frequency; where each begins."""
-    kept = np.zeros(len(sizes), bool)
-    kept[first] = True
-    values = np.concatenate([side.values for side in sides])[np.repeat(kept, sizes)]
+def _incidence(sides: list[Texts], chosen: np.ndarray) -> csr_array:
+    """Ones where a chosen text holds a shingle, [texts, shingles], the rarest shingles first."""
+    sizes = np.concatenate([side.sizes for side in sides])
+    starts = np.cumsum(sizes) - sizes
+    own = sizes[chosen]
+    bounds = np.concatenate([[0], np.cumsum(own)])
+    places = np.arange(bounds[-1]) + np.repeat(starts[chosen] - bounds[:-1], own)
+    values = np.concatenate([side.shingles for side in sides])[places]
     unique, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    rank = np.empty(len(unique), np.int32)
-    rank[np.argsort(counts, kind="stable")] = np.arange(len(unique), dtype=np.int32)
-    texts, tokens = np.repeat(number[kept], sizes[kept]), rank[inverse]
-    order = np.lexsort((tokens, texts))
-    starts = np.cumsum(np.concatenate([[0], np.bincount(texts, minlength=len(first))]))
-    return tokens[order], starts
+    by_count = np.empty(len(unique), np.int64)
+    by_count[np.argsort(counts, kind="stable")] = np.arange(len(unique))
+    ones = np.ones(len(values), np.int32)
+    sets = csr_array((ones, by_count[inverse], bounds), shape=(len(chosen), len(unique)))
+    sets.sort_indices()
+    return sets
 
 
-def _search(
-    tokens: np.ndarray,
-    starts: np.ndarray,
-    asked: np.ndarray,
-    wanted: np.ndarray,
-    within: bool,
-    least: float,
+def _similar_sets(
+    sets: csr_array, left: np.ndarray, right: np.ndarray, least: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (found, asked) of texts and their Jaccard index."""
-    sizes = np.diff(starts)
+    """Pairs int64 [P, 2] of different rows with a Jaccard index of at least `least`, and the index.
+
+    Sets that overlap so much share one of the first `n - ceil(least n) + 1` of either, in any
+    common order; so only those are looked up, rarest first (Bayardo et al., "Scaling up all pairs
+    similarity search", 2007).
+    """
+    sizes = np.diff(sets.indptr)
     prefix = sizes - np.ceil(least * sizes - 1e-9).astype(np.int64) + 1
-    leading = np.arange(len(tokens)) - np.repeat(starts[:-1], sizes) < np.repeat(prefix, sizes)
-    owners = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[leading]
-    heads = tokens[leading]
-    order = np.argsort(heads, kind="stable")
-    last = int(tokens.max(initial=-1)) + 1
-    posting_starts = np.searchsorted(heads[order], np.arange(last + 1))
-    room = 1 << 16
-    while True:
-        pairs, overlaps = np.empty((room, 2), np.int32), np.empty(room, np.float32)
-        seen = np.full(len(sizes), -1, np.int32)
-        found = kernels.near_texts(
-            *(tokens, starts, owners[order], posting_starts, asked, wanted),
-            *(within, least, pairs, overlaps, seen),
-        )
-        if found <= room:
-            return pairs[:found].astype(np.int64), overlaps[:found]
-        room = found
+    leading = np.arange(sets.nnz) - np.repeat(sets.indptr[:-1], sizes) < np.repeat(prefix, sizes)
+    bounds = np.concatenate([[0], np.cumsum(leading)])[sets.indptr]
+    heads = csr_array((sets.data[leading], sets.indices[leading], bounds), shape=sets.shape)
+    looked_up = heads[left].T.tocsr()
+    pairs, overlaps = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
+    for start in range(0, len(right), _ASKED):
+        asked = right[start : start + _ASKED]
+        query, place = (heads[asked] @ looked_up).nonzero()
+        found = np.stack([left[place], asked[query]], axis=1)
+        small, large = np.sort(sizes[found], axis=1).T
+        found = found[(found[:, 0] != found[:, 1]) & (small >= least * large)]
+        common = sets[found[:, 0]].multiply(sets[found[:, 1]]).sum(axis=1)
+        overlap = common / (sizes[found].sum(axis=1) - common)
+        kept = overlap >= least - 1e-9
+        pairs.append(found[kept])
+        overlaps.append(overlap[kept])
+    return np.concatenate(pairs), np.concatenate(overlaps)

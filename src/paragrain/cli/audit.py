@@ -34,8 +34,8 @@ def audit(
 
     Example: `paragrain audit coco-train docci --out audit`
     """
-    from paragrain.audit import REASONS
-    from paragrain.audit import audit as run
+    from paragrain.auditing import REASONS
+    from paragrain.auditing import audit as run
     from paragrain.collection import Collection
     from paragrain.encoders import load_encoder
 

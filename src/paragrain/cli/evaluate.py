@@ -101,7 +101,7 @@ def evaluate(
 
     Example: `paragrain evaluate docci --model runs/c5/checkpoint --audited coco-train`
     """
-    from paragrain.audit import MARKING, audit_of, marks
+    from paragrain.auditing import MARKING, audit_of, marks
     from paragrain.collection import Collection
     from paragrain.encoders import encoder_for
     from paragrain.evaluation import (

@@ -145,7 +145,7 @@ def measure_ranks(size: Size, device: str) -> list[tuple[str, str, str]]:
         np.array_equal(getattr(a, name), getattr(b, name))
         for a, b in ((ours.image_to_text, cpu.image_to_text),
                      (ours.text_to_image, cpu.text_to_image))
-        for name in ("greater", "tied", "own")
+        for name in ("num_gt", "tied_negatives", "tied_positives")
     )  # fmt: skip
     name = f"exact ranks, {size.ranked_images:,} x {size.ranked_texts:,} x 256, both ways"
     return [(name, f"{seconds:.2f}", "s"), ("  a subset equals the CPU's", str(same), "")]

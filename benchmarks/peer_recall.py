@@ -197,7 +197,7 @@ def recall_table(title: str, case: Case, peers: dict[str, dict[str, Any]]) -> st
     for way in WAYS:
         own = getattr(ranks, way)
         for k in KS:
-            sure, at_best = int((own.worst <= k).sum()), int((own.greater < k).sum())
+            sure, at_best = int((own.worst <= k).sum()), int((own.num_gt < k).sum())
             hits = f"{sure:,}" if sure == at_best else f"{sure:,} to {at_best:,}"
             row = [f"{way.replace('_', ' ')}, R@{k}", f"{len(own):,}", hits]
             row.append(f"{100 * hit_probability(own, k).mean():.6f}")

@@ -20,7 +20,7 @@ from paragrain.evaluation import (
     sweep,
     sweep_figure,
 )
-from paragrain.retrieval import saved, tiles
+from paragrain.retrieval import saved_counts, tiles
 from paragrain.sources.scenes import import_scenes
 
 
@@ -55,12 +55,12 @@ def test_results_of_different_cuts_are_no_pairs(
         compare(*([load_result(file)] for file in files.values()))
 
 
-def test_a_protocol_says_that_its_cut_was_changed(
+def test_a_protocol_says_that_its_truncation_was_changed(
     world: Collection, encoder: ImageTextEncoder
 ) -> None:
     result = evaluate(world, encoder, protocol="docci-test", truncation="words", progress=False)
     assert result.about["protocol"]["changed"] == ["truncation"]
-    with pytest.raises(UsageError, match="cut by 'lines'"):
+    with pytest.raises(UsageError, match="truncated to 'lines'"):
         evaluate(world, encoder, truncation="lines", progress=False)
 
 
@@ -119,7 +119,7 @@ class Killed(BaseException):
 def test_a_killed_evaluation_goes_on(
     world: Collection, encoder: ImageTextEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saved, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(saved_counts, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(tiles, "HOST_TILE", (6, 50))
     benchmark = Benchmark.load(world, encoder, "captions", split="test", progress=False)
     tokens = benchmark.tokenize(encoder, 77)
@@ -153,7 +153,7 @@ def test_without_a_cache_nothing_is_kept(
         raise AssertionError("there is no place to write to")
 
     loaded = Benchmark.load(world, encoder, "captions", split="test", progress=False)
-    monkeypatch.setattr(saved.Saved, "save", written)
+    monkeypatch.setattr(saved_counts.SavedCounts, "save", written)
     alone = replace(loaded, cache=None)
     assert len(alone.rank(encoder, alone.tokenize(encoder, 77)).ids) == 20
 

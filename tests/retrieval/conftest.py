@@ -25,7 +25,7 @@ def _brute_force(
     groups: np.ndarray,
     wordings: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Greater, tied, own [Q, 3] by direction and judgement, one query at a time in float64."""
+    """num_gt, tied negatives and positives [Q, 3], one query at a time in float64."""
     scores = images.astype(np.float64) @ texts.astype(np.float64).T
     found: dict[str, np.ndarray] = {}
     own = text_image[None, :] == np.arange(len(images))[:, None]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.retrieval import Ranks, exact_ranks, group_numbers, kernel
 from paragrain.retrieval.answers import Layout, lenient_answers, strict_answers
-from paragrain.retrieval.tiles import _DeviceTally, _walk
+from paragrain.retrieval.tiles import _DeviceCounter, _walk
 from paragrain.retrieval.vectors import full_precision
 
 
@@ -28,7 +28,9 @@ def with_cosines(scores):
 def table(ranks: Ranks) -> dict[str, np.ndarray]:
     """The same form as the brute force fixture gives."""
     return {
-        f"{judged} {direction}": np.stack([found.greater, found.tied, found.own], axis=1)
+        f"{judged} {direction}": np.stack(
+            [found.num_gt, found.tied_negatives, found.tied_positives], axis=1
+        )
         for judged, pair in (("strict", ranks.strict), ("lenient", ranks.lenient))
         for direction, found in (
             ("image_to_text", pair.image_to_text),
@@ -74,12 +76,12 @@ def test_three_images_with_five_captions_each_and_ranks_set_by_hand():
     ]
     scores = np.array(scores) / 100
     ranks = exact_ranks(*with_cosines(scores), np.repeat([0, 1, 2], 5)).strict
-    np.testing.assert_array_equal(ranks.image_to_text.greater, [0, 3, 10])
-    np.testing.assert_array_equal(ranks.image_to_text.tied, [0, 0, 0])
-    np.testing.assert_array_equal(ranks.image_to_text.own, [1, 1, 2])
+    np.testing.assert_array_equal(ranks.image_to_text.num_gt, [0, 3, 10])
+    np.testing.assert_array_equal(ranks.image_to_text.tied_negatives, [0, 0, 0])
+    np.testing.assert_array_equal(ranks.image_to_text.tied_positives, [1, 1, 2])
     # Text to image counts each caption: the images that score higher than its own, per column.
     np.testing.assert_array_equal(
-        ranks.text_to_image.greater, [2, 0, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 2, 2, 1]
+        ranks.text_to_image.num_gt, [2, 0, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 2, 2, 1]
     )
     assert ranks.image_to_text.gallery == 15
     assert ranks.text_to_image.gallery == 3
@@ -88,8 +90,8 @@ def test_three_images_with_five_captions_each_and_ranks_set_by_hand():
 def test_directions_are_never_swapped():
     # Each image finds its own text first; both texts find image 0 first.
     ranks = exact_ranks(*with_cosines([[0.6, 0.5], [0.1, 0.3]]), [0, 1]).strict
-    np.testing.assert_array_equal(ranks.image_to_text.greater, [0, 0])
-    np.testing.assert_array_equal(ranks.text_to_image.greater, [0, 1])
+    np.testing.assert_array_equal(ranks.image_to_text.num_gt, [0, 0])
+    np.testing.assert_array_equal(ranks.text_to_image.num_gt, [0, 1])
 
 
 def test_images_without_texts_stay_in_the_gallery_and_ask_nothing():
@@ -97,7 +99,7 @@ def test_images_without_texts_stay_in_the_gallery_and_ask_nothing():
     ranks = exact_ranks(images, texts, [1])
     np.testing.assert_array_equal(ranks.image_queries, [1])
     assert len(ranks.strict.image_to_text) == 1
-    np.testing.assert_array_equal(ranks.strict.text_to_image.greater, [1])
+    np.testing.assert_array_equal(ranks.strict.text_to_image.num_gt, [1])
     assert ranks.strict.text_to_image.gallery == ranks.images == 3
 
 
@@ -105,12 +107,12 @@ def test_strict_and_lenient_differ_only_for_groups_of_several():
     # Images 0 and 2 show the same. Text 0 tells best of image 2, text 1 of image 0, text 2 of 1.
     images, texts = with_cosines([[0.3, 0.5, 0.2], [0.4, 0.1, 0.3], [0.5, 0.0, 0.4]])
     ranks = exact_ranks(images, texts, [0, 1, 2], groups=[8, 5, 8])
-    np.testing.assert_array_equal(ranks.strict.image_to_text.greater, [1, 2, 1])
-    np.testing.assert_array_equal(ranks.strict.text_to_image.greater, [2, 1, 0])
+    np.testing.assert_array_equal(ranks.strict.image_to_text.num_gt, [1, 2, 1])
+    np.testing.assert_array_equal(ranks.strict.text_to_image.num_gt, [2, 1, 0])
     # Leniently image 0 has texts 0 and 2 (best 0.3, text 1 beats it), image 2 has them too (0.5).
-    np.testing.assert_array_equal(ranks.lenient.image_to_text.greater, [1, 2, 0])
+    np.testing.assert_array_equal(ranks.lenient.image_to_text.num_gt, [1, 2, 0])
     # Leniently text 0 has images 0 and 2 (best 0.5), text 2 too (0.4).
-    np.testing.assert_array_equal(ranks.lenient.text_to_image.greater, [0, 1, 0])
+    np.testing.assert_array_equal(ranks.lenient.text_to_image.num_gt, [0, 1, 0])
     assert ranks.grouped_images == 2
 
 
@@ -141,29 +143,29 @@ def test_the_torch_tiles_count_as_the_compiled_ones(world, height, width):
         make(layout, torch.from_numpy(images), torch.from_numpy(texts), 1e-6)
         for make in (strict_answers, lenient_answers)
     ]
-    judgements = [answer.judgement for answer in answers]
-    tallies = [_DeviceTally(judgement, torch.device("cpu")) for judgement in judgements]
+    all_targets = [answer.targets for answer in answers]
+    counters = [_DeviceCounter(targets, torch.device("cpu")) for targets in all_targets]
     buffer = torch.empty(height * width)
     sides = (torch.from_numpy(images), torch.from_numpy(texts))
-    _walk(*sides, (height, width), torch.mm, buffer, tallies, lambda done: None)
-    for tally in tallies:
-        tally.finish()
+    _walk(*sides, (height, width), torch.mm, buffer, counters, lambda done: None)
+    for counter in counters:
+        counter.finish()
     names = {"groups": groups[layout.image_order], "wordings": wordings[layout.text_order]}
     expected = table(exact_ranks(images, texts, layout.owner, **names))
     asked = np.diff(layout.edges) > 0
     for name, answer in zip(("strict", "lenient"), answers, strict=True):
-        judgement = answer.judgement
-        image_tied = judgement.image_reach - judgement.image_over - answer.image_besides
-        text_tied = judgement.text_reach - judgement.text_over - answer.text_besides
-        rows = asked & (np.arange(len(images)) < judgement.images)
+        targets = answer.targets
+        image_tied_negatives = targets.image_num_ge - targets.image_num_gt - answer.image_outside
+        text_tied_negatives = targets.text_num_ge - targets.text_num_gt - answer.text_outside
+        rows = asked & (np.arange(len(images)) < targets.images)
         queries = np.flatnonzero(asked)
         wanted = expected[f"{name} image_to_text"][np.isin(queries, np.flatnonzero(rows))]
-        np.testing.assert_array_equal(judgement.image_over[rows], wanted[:, 0])
-        np.testing.assert_array_equal(image_tied[rows], wanted[:, 1])
-        wanted = expected[f"{name} text_to_image"][: judgement.texts]
-        over = judgement.text_over[: judgement.texts]
+        np.testing.assert_array_equal(targets.image_num_gt[rows], wanted[:, 0])
+        np.testing.assert_array_equal(image_tied_negatives[rows], wanted[:, 1])
+        wanted = expected[f"{name} text_to_image"][: targets.texts]
+        over = targets.text_num_gt[: targets.texts]
         np.testing.assert_array_equal(over, wanted[:, 0])
-        np.testing.assert_array_equal(text_tied[: judgement.texts], wanted[:, 1])
+        np.testing.assert_array_equal(text_tied_negatives[: targets.texts], wanted[:, 1])
 
 
 def test_large_tiles_with_several_threads_equal_brute_force(unit, brute_force):
@@ -200,10 +202,12 @@ def test_copies_tie_wherever_they_stand_in_a_tile(unit, width):
     images, texts = np.repeat(vector, 301, axis=0), np.repeat(unit(1, width, seed=4), 703, axis=0)
     for tile in [(301, 703), (64, 129), (7, 13)]:
         ranks = exact_ranks(images, texts, np.arange(703) % 301, tile=tile).strict
-        assert not ranks.image_to_text.greater.any()
-        assert not ranks.text_to_image.greater.any()
-        np.testing.assert_array_equal(ranks.text_to_image.tied, 300)
-        np.testing.assert_array_equal(ranks.image_to_text.tied + ranks.image_to_text.own, 703)
+        assert not ranks.image_to_text.num_gt.any()
+        assert not ranks.text_to_image.num_gt.any()
+        np.testing.assert_array_equal(ranks.text_to_image.tied_negatives, 300)
+        np.testing.assert_array_equal(
+            ranks.image_to_text.tied_negatives + ranks.image_to_text.tied_positives, 703
+        )
 
 
 def test_arrays_and_tensors_of_any_width_are_taken(unit):
@@ -229,7 +233,7 @@ def test_the_callers_arrays_are_left_alone(unit):
 def test_nan_and_infinity_are_refused_with_their_count_and_first_row(unit):
     images, texts = unit(5, 4, seed=0), unit(5, 4, seed=1)
     texts[2, 1], texts[4] = np.nan, np.inf
-    with pytest.raises(ParagrainError, match=r"2 of 5 text vectors hold NaN .* first in row 2"):
+    with pytest.raises(ParagrainError, match=r"2 of 5 text embeddings hold NaN .* first in row 2"):
         exact_ranks(images, texts, np.arange(5))
     with pytest.raises(ParagrainError, match=r"2 of 5 image embeddings"):
         exact_ranks(torch.from_numpy(texts), images, np.arange(5))
@@ -239,9 +243,9 @@ def test_nan_and_infinity_are_refused_with_their_count_and_first_row(unit):
     ("change", "message"),
     [
         ({"images": np.zeros((0, 4))}, "no image embeddings"),
-        ({"texts": np.zeros((0, 4)), "text_image": []}, "no text vectors"),
+        ({"texts": np.zeros((0, 4)), "text_image": []}, "no text embeddings"),
         ({"images": np.ones((3, 4))}, "do not have length 1, the first is row 0 with length 2"),
-        ({"images": np.eye(3, 5)}, "5 wide and text vectors 4"),
+        ({"images": np.eye(3, 5)}, "5 wide and text embeddings 4"),
         ({"images": np.eye(4)[0]}, "shape"),
         ({"images": np.eye(4, dtype=int)}, "floating"),
         ({"text_image": [0, 1]}, "each of the 3 texts"),
@@ -310,12 +314,12 @@ for image in random.choice(count, 50, replace=False):
     wrong = scores[owner != image]
     found = ranks.strict.image_to_text
     # A float32 score may fall on the other side of a bound that it nearly touches.
-    assert (wrong > best + 2e-6).sum() <= found.greater[image] <= (wrong > best).sum()
+    assert (wrong > best + 2e-6).sum() <= found.num_gt[image] <= (wrong > best).sum()
 for text in random.choice(len(texts), 50, replace=False):
     scores = images.astype(np.float64) @ texts[text].astype(np.float64)
     best, wrong = scores[owner[text]], np.delete(scores, owner[text])
     found = ranks.strict.text_to_image
-    assert (wrong > best + 2e-6).sum() <= found.greater[text] <= (wrong > best).sum()
+    assert (wrong > best + 2e-6).sum() <= found.num_gt[text] <= (wrong > best).sum()
 print("equal", peak // 2**20, "MB")
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paragrain.retrieval import exact_ranks, tiles
-from paragrain.retrieval import saved as module
+from paragrain.retrieval import saved_counts as module
 
 IMAGES, TEXTS = 50, 120
 
@@ -52,7 +52,7 @@ def test_a_killed_ranking_goes_on(
         for direction in ("image_to_text", "text_to_image"):
             one = getattr(getattr(ranks, judged), direction)
             other = getattr(getattr(whole, judged), direction)
-            for name in ("greater", "tied", "own"):
+            for name in ("num_gt", "tied_negatives", "tied_positives"):
                 np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
@@ -60,18 +60,18 @@ def test_counts_of_other_vectors_or_a_damaged_file_are_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(module.Saved, "remove", lambda self: None)
+    monkeypatch.setattr(module.SavedCounts, "remove", lambda self: None)
     images, texts, owners = unit(IMAGES, 0), unit(TEXTS, 1), np.arange(TEXTS) % IMAGES
     file = tmp_path / "ranks.npz"
     exact_ranks(images, texts, owners, tile=(7, 16), resume=file)
     other = exact_ranks(unit(IMAGES, 2), texts, owners, tile=(7, 16), resume=file)
     expected = exact_ranks(unit(IMAGES, 2), texts, owners)
     np.testing.assert_array_equal(
-        other.strict.text_to_image.greater, expected.strict.text_to_image.greater
+        other.strict.text_to_image.num_gt, expected.strict.text_to_image.num_gt
     )
     file.write_bytes(file.read_bytes()[:100])
     again = exact_ranks(images, texts, owners, tile=(7, 16), resume=file)
     expected = exact_ranks(images, texts, owners)
     np.testing.assert_array_equal(
-        again.strict.image_to_text.greater, expected.strict.image_to_text.greater
+        again.strict.image_to_text.num_gt, expected.strict.image_to_text.num_gt
     )

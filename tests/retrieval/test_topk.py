@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_refused(unit):
     queries = unit(2, 8, seed=0)
     with pytest.raises(UsageError, match="at least 1"):
         top_k(queries, queries, 0)
-    with pytest.raises(UsageError, match="8 wide and gallery vectors 4"):
+    with pytest.raises(UsageError, match="8 wide and gallery embeddings 4"):
         top_k(queries, unit(2, 4, seed=0), 1)
-    with pytest.raises(ParagrainError, match="no gallery vectors"):
+    with pytest.raises(ParagrainError, match="no gallery embeddings"):
         top_k(queries, np.zeros((0, 8)), 1)

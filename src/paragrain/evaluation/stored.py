@@ -208,7 +208,9 @@ class QueryRanks:
         for judgement in self._judgements():
             for direction in DIRECTIONS:
                 ranks = self.direction(direction, judgement)
-                counts = np.stack([ranks.greater, ranks.tied, ranks.own]).astype(np.int32)
+                counts = np.stack(
+                    [ranks.num_gt, ranks.tied_negatives, ranks.tied_positives]
+                ).astype(np.int32)
                 arrays[f"{judgement}_{direction}"] = counts
         return arrays
 
@@ -242,4 +244,6 @@ class QueryRanks:
 
 def _taken(ranks: DirectionRanks, rows: np.ndarray) -> DirectionRanks:
     """Some queries of a direction; the gallery stays."""
-    return DirectionRanks(ranks.greater[rows], ranks.tied[rows], ranks.own[rows], ranks.gallery)
+    return DirectionRanks(
+        ranks.num_gt[rows], ranks.tied_negatives[rows], ranks.tied_positives[rows], ranks.gallery
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from paragrain.retrieval.tiles import Judgement, spans
+from paragrain.retrieval.tiles import Targets, spans
 from paragrain.retrieval.vectors import Vectors, on_host, take
 
 _CHUNK = 1 << 20  # numbers in a temporary array
@@ -111,18 +111,18 @@ class Answers:
     """One way of judging: the ranges, the scores to beat, and how many right answers share them.
 
     Attributes:
-        judgement: input of `tiles.count_tiles`, and its counts.
-        image_own: [N]; right texts that tie with the best, 0 for images that are not asked.
-        text_own: [M]; right images that tie with the best.
-        image_besides, text_besides: [N], [M]; how many of these lie outside the range, so that
-            the judgement counts them among the wrong ones.
+        targets: input of `tiles.count_tiles`, and its counts.
+        image_tied_positives: [N]; right texts that tie with the best, 0 where none is asked for.
+        text_tied_positives: [M]; right images that tie with the best.
+        image_outside, text_outside: [N], [M]; how many of these lie outside the range, so that
+            `count_tiles` counts them among the wrong ones.
     """
 
-    judgement: Judgement
-    image_own: np.ndarray
-    text_own: np.ndarray
-    image_besides: np.ndarray
-    text_besides: np.ndarray
+    targets: Targets
+    image_tied_positives: np.ndarray
+    text_tied_positives: np.ndarray
+    image_outside: np.ndarray
+    text_outside: np.ndarray
 
 
 def strict_answers(layout: Layout, images: Vectors, texts: Vectors, tie: float) -> Answers:
@@ -133,7 +133,7 @@ def strict_answers(layout: Layout, images: Vectors, texts: Vectors, tie: float) 
     best = np.full(len(images), -np.inf, np.float32)
     np.maximum.at(best, layout.owner, scores)
     ties = scores >= best[layout.owner] - np.float32(tie)
-    judgement = Judgement(
+    targets = Targets(
         first=layout.edges[:-1],
         last=layout.edges[1:],
         image_best=np.where(best == -np.inf, np.float32(np.inf), best),
@@ -142,9 +142,9 @@ def strict_answers(layout: Layout, images: Vectors, texts: Vectors, tie: float) 
         texts=len(texts),
         tie=tie,
     )
-    image_own = np.bincount(layout.owner[ties], minlength=len(images))
+    image_tied_positives = np.bincount(layout.owner[ties], minlength=len(images))
     none = np.zeros(len(images), np.int64), np.zeros(len(texts), np.int64)
-    return Answers(judgement, image_own, np.ones(len(texts), np.int64), *none)
+    return Answers(targets, image_tied_positives, np.ones(len(texts), np.int64), *none)
 
 
 def lenient_answers(layout: Layout, images: Vectors, texts: Vectors, tie: float) -> Answers:
@@ -172,7 +172,7 @@ def lenient_answers(layout: Layout, images: Vectors, texts: Vectors, tie: float)
             own[1][place, columns] += (scores >= text_best[columns] - np.float32(tie)).sum(0)
 
     asked = (np.diff(edges) > 0) & (np.arange(len(images)) < count)
-    judgement = Judgement(
+    targets = Targets(
         first=first,
         last=last,
         image_best=np.where(asked, image_best, np.float32(np.inf)),
@@ -181,7 +181,7 @@ def lenient_answers(layout: Layout, images: Vectors, texts: Vectors, tie: float)
         texts=layout.asked_texts,
         tie=tie,
     )
-    return Answers(judgement, own[0].sum(0), own[1].sum(0), own[0][1], own[1][1])
+    return Answers(targets, own[0].sum(0), own[1].sum(0), own[0][1], own[1][1])
 
 
 def _group_scores(

@@ -2,9 +2,9 @@
 
 A query's rank is told by three numbers, of which every recall and rank follows:
 
-- `greater`: wrong items that score higher than the query's best right item,
-- `tied`: wrong items that tie with it,
-- `own`: right items that tie with it, itself included.
+- `num_gt`: wrong items that score higher than the query's best right item,
+- `tied_negatives`: wrong items that tie with it,
+- `tied_positives`: right items that tie with it, itself included.
 
 Image to text, an image is answered by the best of its own texts. Text to image, a text is answered
 by its own image. Judged strictly, nothing else is right. Judged leniently, any text of any image of
@@ -25,7 +25,7 @@ import torch
 from paragrain.errors import UsageError
 from paragrain.progress import progress_bar
 from paragrain.retrieval.answers import Answers, Layout, lenient_answers, strict_answers
-from paragrain.retrieval.saved import Saved
+from paragrain.retrieval.saved_counts import SavedCounts
 from paragrain.retrieval.tiles import count_tiles
 from paragrain.retrieval.vectors import full_precision, same_place, take
 
@@ -39,7 +39,8 @@ class DirectionRanks:
     """How the right items of each query of one direction fared.
 
     Attributes:
-        greater, tied, own: [Q] int64, as in the module's description; `own` is at least 1.
+        num_gt, tied_negatives, tied_positives: [Q] int64, as in the module's description; the last
+            is at least 1.
         gallery: number of items that were ranked.
 
     >>> ranks = DirectionRanks(np.array([0, 2]), np.array([0, 3]), np.array([1, 1]), gallery=9)
@@ -47,28 +48,28 @@ class DirectionRanks:
     (array([1, 6]), array([1. , 4.5]))
     """
 
-    greater: np.ndarray
-    tied: np.ndarray
-    own: np.ndarray
+    num_gt: np.ndarray
+    tied_negatives: np.ndarray
+    tied_positives: np.ndarray
     gallery: int
 
     def __len__(self) -> int:
         """Return the number of queries."""
-        return len(self.greater)
+        return len(self.num_gt)
 
     @property
     def worst(self) -> np.ndarray:
         """[Q] int64: rank of the best right item, counted from 1, if it loses every tie."""
-        return 1 + self.greater + self.tied
+        return 1 + self.num_gt + self.tied_negatives
 
     @property
     def expected(self) -> np.ndarray:
         """[Q] float64: mean rank of the first right item when ties are broken at random.
 
-        Of `own` right items laid at random among `tied` wrong ones, the first has on average
-        tied / (own + 1) wrong ones before it.
+        Of `tied_positives` right items laid at random among `tied_negatives` wrong ones, the first
+        has on average tied_negatives / (tied_positives + 1) wrong ones before it.
         """
-        return 1 + self.greater + self.tied / (self.own + 1)
+        return 1 + self.num_gt + self.tied_negatives / (self.tied_positives + 1)
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,6 @@ def exact_ranks(
     groups: Any = None,
     wordings: Any = None,
     tile: tuple[int, int] | None = None,
-    leading: int | None = None,
     resume: Path | None = None,
     progress: bool = False,
 ) -> Ranks:
@@ -126,9 +126,6 @@ def exact_ranks(
             right for any of its texts, and nothing else of theirs is.
         tile: images and texts scored at once; None for the device's own choice. It bounds the
             memory and changes no result.
-        leading: on the CPU, the number of leading dimensions that first rule out pairs which
-            cannot matter (see `bounded`); None to choose it on a sample, 0 to score every pair.
-            It changes no result.
         resume: a file that keeps the counts every half minute and goes in the end, so that a call
             that was killed goes on when it is made again with the same vectors.
         progress: show a progress bar.
@@ -145,19 +142,19 @@ def exact_ranks(
     >>> images = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> texts = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
     >>> ranks = exact_ranks(images, texts, [0, 0, 1])
-    >>> ranks.strict.image_to_text.greater, ranks.strict.text_to_image.greater
+    >>> ranks.strict.image_to_text.num_gt, ranks.strict.text_to_image.num_gt
     (array([0, 0]), array([0, 1, 0]))
 
     If both images show the same thing, that wrong image is right in the lenient judgement.
 
     >>> ranks = exact_ranks(images, texts, [0, 0, 1], groups=[7, 7])
-    >>> ranks.strict.text_to_image.greater, ranks.lenient.text_to_image.greater
+    >>> ranks.strict.text_to_image.num_gt, ranks.lenient.text_to_image.num_gt
     (array([0, 1, 0]), array([0, 0, 0]))
 
     If the middle text and the last are in the same words, it may find either image.
 
     >>> ranks = exact_ranks(images, texts, [0, 0, 1], wordings=[3, 8, 8])
-    >>> ranks.lenient.text_to_image.greater, ranks.shared_texts
+    >>> ranks.lenient.text_to_image.num_gt, ranks.shared_texts
     (array([0, 0, 0]), 2)
     """
     images, texts = same_place(images, texts)
@@ -172,19 +169,18 @@ def exact_ranks(
         answers = [strict_answers(layout, images, texts, TIE)]
         if layout.asked_images:
             answers.append(lenient_answers(layout, images, texts, TIE))
-        judgements = [answer.judgement for answer in answers]
+        all_targets = [answer.targets for answer in answers]
         saved = None
         if resume is not None and not isinstance(images, torch.Tensor):
-            last = judgements[-1]
+            last = all_targets[-1]
             places = (layout.image_order, layout.text_order, last.first, last.last)
-            saved = Saved(resume, [images, texts, *places, last.image_best, last.text_best])
+            saved = SavedCounts(resume, [images, texts, *places, last.image_best, last.text_best])
         with progress_bar("ranking", len(images), unit="images", show=progress) as advance:
             count_tiles(
-                *(images, texts, judgements),
+                *(images, texts, all_targets),
                 tile=_tile(tile),
                 advance=advance,
                 saved=saved,
-                leading=leading,
             )
         if saved is not None:
             saved.remove()
@@ -218,14 +214,18 @@ def group_numbers(names: Sequence[str | None]) -> np.ndarray:
 
 
 def _counts(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
-    """`greater`, `tied` and `own`, [3, N] and [3, M], in the layout's order."""
-    counts = answers.judgement
-    image_tied = counts.image_reach - counts.image_over - answers.image_besides
-    text_tied = counts.text_reach - counts.text_over - answers.text_besides
+    """`num_gt`, `tied_negatives` and `tied_positives`, [3, N] and [3, M], in the layout's order."""
+    counts = answers.targets
+    image_tied_negatives = counts.image_num_ge - counts.image_num_gt - answers.image_outside
+    text_tied_negatives = counts.text_num_ge - counts.text_num_gt - answers.text_outside
     # A right score a hair from the edge of the tie may be taken for in here and for out there.
     return (
-        np.stack([counts.image_over, np.maximum(image_tied, 0), answers.image_own]),
-        np.stack([counts.text_over, np.maximum(text_tied, 0), answers.text_own]),
+        np.stack(
+            [counts.image_num_gt, np.maximum(image_tied_negatives, 0), answers.image_tied_positives]
+        ),
+        np.stack(
+            [counts.text_num_gt, np.maximum(text_tied_negatives, 0), answers.text_tied_positives]
+        ),
     )
 
 
@@ -242,8 +242,8 @@ def _in_callers_order(
 
 
 def _direction(counts: np.ndarray, gallery: int) -> DirectionRanks:
-    greater, tied, own = counts
-    return DirectionRanks(greater, tied, own, gallery)
+    num_gt, tied_negatives, tied_positives = counts
+    return DirectionRanks(num_gt, tied_negatives, tied_positives, gallery)
 
 
 def _text_image(text_image: Any, texts: int, images: int) -> np.ndarray:

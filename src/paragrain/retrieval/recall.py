@@ -14,9 +14,9 @@ from paragrain.retrieval.ranks import DirectionRanks, Ranks, RanksPair, exact_ra
 def hit_probability(ranks: DirectionRanks, k: int) -> np.ndarray:
     """Probability, per query, that a right item is in the top `k` when ties are broken at random.
 
-    After the `greater` wrong items, k' = k - greater places are left (at most all) for a mixed bag
-    of `tied` wrong and `own` right ones. None of the right ones gets a place with the probability
-    C(tied, k') / C(tied + own, k').
+    After the `num_gt` wrong items, k' = k - num_gt places are left (at most all) for a mixed bag
+    of tied wrong and tied right ones. None of the right ones gets a place with the probability
+    C(negatives, k') / C(negatives + positives, k').
 
     Returns:
         [Q] float64 from 0 to 1; 0 or 1 exactly where no tie is in question.
@@ -29,18 +29,20 @@ def hit_probability(ranks: DirectionRanks, k: int) -> np.ndarray:
     """
     if k < 1:
         raise UsageError(f"K must be at least 1, not {k}.")
-    tied, own = ranks.tied.astype(np.float64), ranks.own.astype(np.float64)
-    places = np.clip(k - ranks.greater, 0, ranks.tied + ranks.own)
+    negatives = ranks.tied_negatives.astype(np.float64)
+    positives = ranks.tied_positives.astype(np.float64)
+    places = np.clip(k - ranks.num_gt, 0, ranks.tied_negatives + ranks.tied_positives)
     miss = np.ones(len(ranks))
-    # The quotient of binomials is a product of `places` factors, and also of `own` factors.
-    if places.max(initial=0) <= ranks.own.max(initial=0):
+    # The quotient of binomials is a product of `places` factors, and also of `positives` factors.
+    if places.max(initial=0) <= ranks.tied_positives.max(initial=0):
         for taken in range(int(places.max(initial=0))):
-            factor = np.maximum(tied - taken, 0) / np.maximum(tied + own - taken, 1)
+            factor = np.maximum(negatives - taken, 0)
+            factor /= np.maximum(negatives + positives - taken, 1)
             miss *= np.where(taken < places, factor, 1)
     else:
-        for number in range(1, int(ranks.own.max(initial=0)) + 1):
-            factor = np.maximum(tied - places + number, 0) / (tied + number)
-            miss *= np.where(number <= own, factor, 1)
+        for number in range(1, int(ranks.tied_positives.max(initial=0)) + 1):
+            factor = np.maximum(negatives - places + number, 0) / (negatives + number)
+            miss *= np.where(number <= positives, factor, 1)
     return 1 - miss
 
 
@@ -77,7 +79,7 @@ class DirectionScores:
         return cls(
             recall={k: recall_at(ranks, k) for k in ks},
             median_rank=float(np.median(ranks.expected)),
-            tied_queries=int((ranks.tied > 0).sum()),
+            tied_queries=int((ranks.tied_negatives > 0).sum()),
         )
 
     def as_dict(self) -> dict[str, float | int]:

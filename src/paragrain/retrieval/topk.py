@@ -45,8 +45,8 @@ def top_k(
     offered = on_host(unit_vectors(gallery, "gallery"))
     if asked.shape[1] != offered.shape[1]:
         raise UsageError(
-            f"Query vectors are {asked.shape[1]} wide and gallery vectors {offered.shape[1]}; "
-            "encode both with the same model."
+            f"Query embeddings are {asked.shape[1]} wide and gallery embeddings "
+            f"{offered.shape[1]}; encode both with the same model."
         )
     kept = min(k, len(offered))
     best = np.full((len(asked), kept), -np.inf, np.float32)

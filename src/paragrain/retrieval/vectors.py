@@ -34,20 +34,21 @@ def unit_vectors(vectors: Any, name: str) -> Vectors:
     """
     checked = _float32(vectors, name)
     if len(checked) == 0:
-        raise ParagrainError(f"There are no {name} vectors, so nothing can be ranked.")
+        raise ParagrainError(f"There are no {name} embeddings, so nothing can be ranked.")
     lengths = _lengths(checked)
     broken = ~np.isfinite(lengths)
     if broken.any():
         raise ParagrainError(
-            f"{broken.sum()} of {len(lengths)} {name} vectors hold NaN or infinity, the first in "
-            f"row {broken.argmax()}; find out why the encoder gave them, for no rank can be told."
+            f"{broken.sum()} of {len(lengths)} {name} embeddings hold NaN or infinity, the "
+            f"first in row {broken.argmax()}; find out why the encoder gave them, for no rank can be "
+            "told."
         )
     uneven = np.abs(lengths - 1) > UNIT_TOLERANCE
     if uneven.any():
         row = uneven.argmax()
         raise UsageError(
-            f"{uneven.sum()} of {len(lengths)} {name} vectors do not have length 1, the first is "
-            f"row {row} with length {lengths[row]:.4g}; divide each vector by its length."
+            f"{uneven.sum()} of {len(lengths)} {name} embeddings do not have length 1, the first "
+            f"is row {row} with length {lengths[row]:.4g}; divide each vector by its length."
         )
     return checked
 
@@ -61,7 +62,7 @@ def same_place(images: Any, texts: Any) -> tuple[Vectors, Vectors]:
     images, texts = unit_vectors(images, "image"), unit_vectors(texts, "text")
     if images.shape[1] != texts.shape[1]:
         raise UsageError(
-            f"Image embeddings are {images.shape[1]} wide and text vectors {texts.shape[1]}; "
+            f"Image embeddings are {images.shape[1]} wide and text embeddings {texts.shape[1]}; "
             "encode both with the same model."
         )
     if isinstance(images, torch.Tensor):
@@ -109,10 +110,10 @@ def _float32(vectors: Any, name: str) -> Vectors:
         vectors = np.asarray(vectors)
         floating, shape = np.issubdtype(vectors.dtype, np.floating), vectors.shape
     if len(shape) != 2 or shape[1] == 0:
-        raise UsageError(f"{name.capitalize()} vectors must have the shape [N, D], not {shape}.")
+        raise UsageError(f"{name.capitalize()} embeddings must have the shape [N, D], not {shape}.")
     if not floating:
         raise UsageError(
-            f"{name.capitalize()} vectors must be floating numbers, not {vectors.dtype}."
+            f"{name.capitalize()} embeddings must be floating numbers, not {vectors.dtype}."
         )
     if not isinstance(vectors, torch.Tensor):
         return np.ascontiguousarray(vectors, dtype=np.float32)

@@ -13,7 +13,7 @@ from paragrain.files import digest, replacing
 SAVE_SECONDS = 30.0
 
 
-class Saved:
+class SavedCounts:
     """One file with the counts so far; it goes when the ranking is done."""
 
     def __init__(self, path: Path, inputs: Sequence[np.ndarray]) -> None:

@@ -59,7 +59,7 @@ def near_hashes(
 
     def work(start: int) -> tuple[np.ndarray, np.ndarray]:
         numbers = np.arange(start, min(start + _QUERIES, len(asked)))
-        rows, bits = zip(*map(rows_near, numbers), strict=True)
+        rows, bits = zip(*map(rows_near, numbers.tolist()), strict=True)
         query = np.repeat(numbers, [len(own) for own in rows])
         found, apart = np.stack([np.concatenate(rows), query], axis=1), np.concatenate(bits)
         own = slice(None) if kept is None else kept(found, apart)

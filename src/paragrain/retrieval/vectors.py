@@ -40,8 +40,8 @@ def unit_vectors(vectors: Any, name: str) -> Vectors:
     if broken.any():
         raise ParagrainError(
             f"{broken.sum()} of {len(lengths)} {name} embeddings hold NaN or infinity, the "
-            f"first in row {broken.argmax()}; find out why the encoder gave them, for no rank can be "
-            "told."
+            f"first in row {broken.argmax()}; find out why the encoder gave them, for no rank can "
+            "be told."
         )
     uneven = np.abs(lengths - 1) > UNIT_TOLERANCE
     if uneven.any():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paragrain.annotation import AnnotationSettings, BackendSettings, annotate
-    from paragrain.auditing import AuditReport, audit
+    from paragrain.auditing import AuditReport, audit  # type: ignore[no-redef]
     from paragrain.collection import Collection, ImageRef, ImportReport, Record
     from paragrain.embeddings import Embeddings, embed
     from paragrain.encoders import (

@@ -6,8 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paragrain.auditing.near_duplicates import near_hashes
-from paragrain.auditing.shared_strings import Texts, fold, hash_shingles, near_texts
-from paragrain.auditing.urls import normalise_url
+from paragrain.auditing.shared_strings import (
+    FoldedTexts,
+    fold,
+    hash_shingles,
+    near_texts,
+    normalise_url,
+)
 from paragrain.files import digest
 
 
@@ -33,11 +38,11 @@ def test_near_hashes_equal_brute_force(radius: int) -> None:
     assert len(mine) == np.triu(own, 1).sum()
 
 
-def read(texts: list[str]) -> Texts:
+def read(texts: list[str]) -> FoldedTexts:
     shingles = [hash_shingles(text) for text in texts]
     sizes = np.array([len(own) for own in shingles])
     digests = np.array([digest(text) for text in texts], "V16")
-    return Texts(digests, np.arange(len(texts)), np.concatenate(shingles), sizes)
+    return FoldedTexts(digests, np.arange(len(texts)), np.concatenate(shingles), sizes)
 
 
 def overlap(one: str, other: str) -> float:

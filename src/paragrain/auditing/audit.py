@@ -9,8 +9,12 @@ from paragrain.auditing.image_fingerprints import ImageFingerprints, image_finge
 from paragrain.auditing.near_duplicates import RADIUS, near_images
 from paragrain.auditing.record_pairs import RecordPairs, closest, equal_pairs
 from paragrain.auditing.report import REASONS, AuditReport, Finding
-from paragrain.auditing.shared_strings import equal_texts, near_texts, read_texts
-from paragrain.auditing.urls import normalise_url
+from paragrain.auditing.shared_strings import (
+    equal_texts,
+    near_texts,
+    normalise_url,
+    read_texts,
+)
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder
@@ -65,17 +69,21 @@ def audit(
     within = same and train_split == split
     left = image_fingerprints(train, train_split, progress=progress)
     right = None if within else image_fingerprints(source, split, progress=progress)
-    found = _images(left, right)
     near, refused = near_images(left, right)
-    found["near"] = near
-    found["url"] = equal_pairs(_urls(train, train_split), None if within else _urls(source, split))
+    found = {
+        "bytes": _equal_images(left, right, "content"),
+        "pixels": _equal_images(left, right, "pixels"),
+        "near": near,
+        "url": equal_pairs(_urls(train, train_split), None if within else _urls(source, split)),
+    }
     texts = read_texts(train, _rows(left), train_split)
     others = None if right is None else read_texts(source, _rows(right), split)
     found["text"] = equal_texts(texts, others)
     found["near text"] = near_texts(texts, others, near_text)
     if right is not None and not same:
         found["id"] = equal_pairs(
-            *((_digests(s.ids), np.arange(len(s.ids))) for s in (left, right))
+            (_digests(left.ids), np.arange(len(left.ids))),
+            (_digests(right.ids), np.arange(len(right.ids))),
         )
     if encoder is not None:
         found["embedding"] = _vectors(
@@ -101,15 +109,12 @@ def audit(
     )
 
 
-def _images(left: ImageFingerprints, right: ImageFingerprints | None) -> dict[str, RecordPairs]:
-    """Pairs with identical bytes, and with identical pixels."""
-
-    def pairs(name: str) -> RecordPairs:
-        sides = [None if s is None else (s.table[name], s.rows) for s in (left, right)]
-        assert sides[0] is not None
-        return equal_pairs(sides[0], sides[1])
-
-    return {"bytes": pairs("content"), "pixels": pairs("pixels")}
+def _equal_images(
+    left: ImageFingerprints, right: ImageFingerprints | None, field: str
+) -> RecordPairs:
+    """Pairs of images whose fingerprints have the same `content`, or the same `pixels`."""
+    other = None if right is None else (right.table[field], right.rows)
+    return equal_pairs((left.table[field], left.rows), other)
 
 
 def _urls(collection: Collection, split: str | None) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 RADIUS = 7
 """Most bits in which the perceptual hashes of a candidate differ."""
 
-_BLOCK = 1 << 22  # pairs of hashes that are compared at once
+_QUERIES = 256  # whose hashes are compared by one thread in a row
 _COMPARED = 2048  # pairs of tiny copies
 _LAID = 64  # pairs of small copies: what they need fits into a cache
 _TRIED = 32  # laid over each picture, nearest hashes first; more look alike in scans of plain pages
@@ -49,19 +49,23 @@ def near_hashes(
            [1, 0]]), array([2, 1], dtype=uint8))
     """
     asked = table if queries is None else queries
-    height = max(1, _BLOCK // max(len(table), 1))
+
+    def rows_near(number: int) -> tuple[np.ndarray, np.ndarray]:
+        """One query at a time: what is compared stays in a cache."""
+        start = number + 1 if queries is None else 0
+        bits = np.bitwise_count(table[start:] ^ asked[number])
+        rows = np.flatnonzero(bits <= radius)
+        return rows + start, bits[rows]
 
     def work(start: int) -> tuple[np.ndarray, np.ndarray]:
-        bits = np.bitwise_count(asked[start : start + height, None] ^ table)
-        query, row = np.nonzero(bits <= radius)
-        if queries is None:
-            later = row > query + start
-            query, row = query[later], row[later]
-        found, apart = np.stack([row, query + start], axis=1), bits[query, row]
+        numbers = np.arange(start, min(start + _QUERIES, len(asked)))
+        rows, bits = zip(*map(rows_near, numbers.tolist()), strict=True)
+        query = np.repeat(numbers, [len(own) for own in rows])
+        found, apart = np.stack([np.concatenate(rows), query], axis=1), np.concatenate(bits)
         own = slice(None) if kept is None else kept(found, apart)
         return found[own], apart[own]
 
-    done = _in_threads(work, len(asked), height)
+    done = _in_threads(work, len(asked), _QUERIES)
     pairs = np.concatenate([np.zeros((0, 2), np.int64), *(pairs for pairs, _ in done)])
     bits = np.concatenate([np.zeros(0, np.uint8), *(bits for _, bits in done)])
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
@@ -128,7 +132,8 @@ def difference(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     (array([0.]), array([inf]))
     """
     found = np.full(len(one), np.inf)
-    grey, other_grey = one @ LUMA, other @ LUMA
+    luma = LUMA.astype(np.float64).round(3)
+    grey, other_grey = one @ luma, other @ luma
     apart = np.abs(grey - other_grey)
     rows = np.flatnonzero(apart.max((1, 2), initial=0) <= 8)
     apart, grey, other_grey = apart[rows], grey[rows], other_grey[rows]

@@ -69,7 +69,7 @@ class AuditReport:
 
     Attributes:
         findings: sorted by reason, from the closest, then by the order of the collections.
-        totals: pairs of each reason, those too that are not listed (see `pairs.PARTNERS`).
+        totals: pairs of each reason, those too that are not listed (see `record_pairs.PARTNERS`).
         train, evaluation: name, folder, split and number of records of either side.
         flat: ids of pictures of one colour or nearly so, of either side.
         refused: pairs with near hashes that the closer look told apart.

@@ -1,7 +1,8 @@
-"""Texts that two collections share: equal when folded, or equal in most of their shingles."""
+"""Strings that two collections share: URLs, and texts that are equal or nearly so."""
 
 import re
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -19,9 +20,17 @@ MIN_WORDS = 8
 WORDS = 3
 """Words of a shingle."""
 
-_ASKED = 1024  # texts whose candidates are compared at once
+_PRODUCTS = 1 << 22  # shingles shared by candidates that are compared at once
 
 _NO_WORD = re.compile(r"[\W_]+")
+_TRACKING = re.compile(
+    r"(?:utm_\w*|fbclid|gclid|gclsrc|dclid|msclkid|yclid|twclid|igshid|mc_cid|mc_eid|_ga|_gl"
+    r"|ref_src)\Z",
+    re.IGNORECASE,
+)
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_TO_ESCAPE = re.compile(r"[^\x21-\x7e]|[\"<>\\^`{|}]")
+_PORTS = {"http": 80, "https": 443}
 
 
 def fold(text: str) -> str:
@@ -34,7 +43,7 @@ def fold(text: str) -> str:
 
 
 @dataclass(eq=False)
-class Texts:
+class FoldedTexts:
     """The texts of a collection, folded.
 
     Attributes:
@@ -50,7 +59,9 @@ class Texts:
     sizes: np.ndarray
 
 
-def read_texts(collection: Collection, rows: dict[str, int], split: str | None = None) -> Texts:
+def read_texts(
+    collection: Collection, rows: dict[str, int], split: str | None = None
+) -> FoldedTexts:
     """All texts of a collection, or of a split; one that holds no word is left out.
 
     Args:
@@ -67,7 +78,7 @@ def read_texts(collection: Collection, rows: dict[str, int], split: str | None =
             digests.append(digest(text))
             places.append(rows[record.id])
             shingles.append(hash_shingles(text if text.count(" ") >= MIN_WORDS - 1 else ""))
-    return Texts(
+    return FoldedTexts(
         np.array(digests, "V16"),
         np.array(places, np.int64),
         np.concatenate(shingles),
@@ -86,14 +97,14 @@ def hash_shingles(text: str) -> np.ndarray:
     return np.fromiter(map(hash, different), np.int64, len(different))
 
 
-def equal_texts(train: Texts, other: Texts | None) -> RecordPairs:
+def equal_texts(train: FoldedTexts, other: FoldedTexts | None) -> RecordPairs:
     """Pairs of records with a text in common, whatever its case and punctuation."""
     return equal_pairs(
         (train.digests, train.rows), None if other is None else (other.digests, other.rows)
     )
 
 
-def near_texts(train: Texts, other: Texts | None, least: float) -> RecordPairs:
+def near_texts(train: FoldedTexts, other: FoldedTexts | None, least: float) -> RecordPairs:
     """Pairs of records with texts that are not equal but nearly so.
 
     The measure is the Jaccard index of the sets of shingles. It is exact: every pair of at least
@@ -127,7 +138,7 @@ def near_texts(train: Texts, other: Texts | None, least: float) -> RecordPairs:
     return closest(pairs, closeness)
 
 
-def _incidence(sides: list[Texts], chosen: np.ndarray) -> csr_array:
+def _incidence(sides: list[FoldedTexts], chosen: np.ndarray) -> csr_array:
     """Ones where a chosen text holds a shingle, [texts, shingles], the rarest shingles first."""
     sizes = np.concatenate([side.sizes for side in sides])
     starts = np.cumsum(sizes) - sizes
@@ -160,8 +171,8 @@ def _similar_sets(
     heads = csr_array((sets.data[leading], sets.indices[leading], bounds), shape=sets.shape)
     looked_up = heads[left].T.tocsr()
     pairs, overlaps = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
-    for start in range(0, len(right), _ASKED):
-        asked = right[start : start + _ASKED]
+    work = np.cumsum(heads[right] @ np.diff(looked_up.indptr))
+    for asked in np.split(right, np.flatnonzero(np.diff(work // _PRODUCTS)) + 1):
         query, place = (heads[asked] @ looked_up).nonzero()
         found = np.stack([left[place], asked[query]], axis=1)
         small, large = np.sort(sizes[found], axis=1).T
@@ -172,3 +183,46 @@ def _similar_sets(
         pairs.append(found[kept])
         overlaps.append(overlap[kept])
     return np.concatenate(pairs), np.concatenate(overlaps)
+
+
+def normalise_url(url: str) -> str | None:
+    """One spelling for addresses that lead to the same picture; None if it is no web address.
+
+    http and https count as one, and so do host names in any case; default ports, fragments,
+    trailing slashes and the parameters by which visitors are tracked go; escapes are written as
+    RFC 3986 (section 6.2.2) says. What a server may tell apart (the case of a path, the order of
+    parameters) stays.
+
+    >>> normalise_url("HTTP://Example.org:80/a%7eb/%c3%a9/?utm_source=x&id=7#top")
+    'example.org/a~b/%C3%A9?id=7'
+    >>> normalise_url("https://example.org/a~b/é?id=7")
+    'example.org/a~b/%C3%A9?id=7'
+    >>> normalise_url("photos/7.jpg") is None
+    True
+    """
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme.lower()
+    if scheme not in _PORTS or not host:
+        return None
+    place = host.rstrip(".") + ("" if port in (None, _PORTS[scheme]) else f":{port}")
+    query = "&".join(
+        part for part in parts.query.split("&") if part and not _TRACKING.match(part.split("=")[0])
+    )
+    return place + _spelled(parts.path).rstrip("/") + (f"?{_spelled(query)}" if query else "")
+
+
+def _spelled(text: str) -> str:
+    """Escapes in capitals, none for what needs none, and one for whatever does."""
+
+    def plain(match: re.Match[str]) -> str:
+        char = chr(int(match[1], 16))
+        return char if char.isascii() and (char.isalnum() or char in "-._~") else match[0].upper()
+
+    def escaped(match: re.Match[str]) -> str:
+        return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace"))
+
+    return _TO_ESCAPE.sub(escaped, _ESCAPE.sub(plain, text))

@@ -42,8 +42,7 @@ def main() -> None:
     import torch
 
     from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
-    from paragrain.embeddings import known_contents
-    from paragrain.embeddings.cache import Cache
+    from paragrain.embeddings import EmbeddingStore, known_contents
     from paragrain.encoders import encode_texts, load_encoder
     from paragrain.retrieval import top_k
     from paragrain.searching import Searcher
@@ -71,9 +70,10 @@ def main() -> None:
         vectors = np.random.default_rng(0).standard_normal((options.images, 256), np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         encoder = load_encoder("blip0")
-        cache = Cache.open(collection.folder / "embeddings" / encoder.vision_fingerprint, 256)
-        cache.add([str(content) for content in known_contents(collection).values()], vectors)
-        cache.tidy(None, encoder.vision_fingerprint, encoder.name)
+        place = collection.folder / "embeddings" / encoder.vision_fingerprint
+        store = EmbeddingStore.open(place, (encoder.dim,))
+        store.add([str(content) for content in known_contents(collection).values()], vectors)
+        store.tidy()
         began = time.perf_counter()
         searcher = Searcher.open(collection, encoder, progress=False)
         opened = time.perf_counter() - began

@@ -109,7 +109,7 @@ def test_five_images_over_two_processes_are_counted_once_each(
     assert (both[0]["counts"]["images"], both[0]["counts"]["texts"]) == (5, 5)
     done = embed(Collection.open(out), encoder, progress=False)
     assert (done.computed, done.reused, done.ids) == (0, 5, IDS)
-    assert len(np.load(done.cache / "vectors.npy")) == 5
+    assert len(np.load(done.cache / "pooled.npy")) == 5
 
 
 def test_a_page_is_never_run_whatever_a_name_says(

@@ -17,7 +17,7 @@ from PIL import Image
 
 from paragrain import embeddings as module
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
-from paragrain.embeddings import embed
+from paragrain.embeddings import EmbeddingStore, embed, store
 from paragrain.encoders import ImageTextEncoder, encode_images, load_encoder
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash, decode
@@ -78,6 +78,9 @@ def cache_files(collection: Collection) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
+FILES = [".lock", "pooled.json", "pooled.npy", "pooled.txt"]
+
+
 def test_vectors_in_the_order_of_the_collection(encoder: ImageTextEncoder, tmp_path: Path) -> None:
     made = embed(ten(tmp_path), encoder, batch_size=4)
     assert made.ids == [f"i{n}" for n in range(10)]
@@ -92,12 +95,12 @@ def test_vectors_in_the_order_of_the_collection(encoder: ImageTextEncoder, tmp_p
 def test_the_cache_is_plain_files_as_described(encoder: ImageTextEncoder, tmp_path: Path) -> None:
     made = embed(ten(tmp_path), encoder, batch_size=4)
     assert made.cache == tmp_path / "embeddings" / encoder.vision_fingerprint
-    assert cache_files(Collection.open(tmp_path)) == ["ids.json", "manifest.json", "vectors.npy"]
-    np.testing.assert_array_equal(np.load(made.cache / "vectors.npy"), made.vectors)
-    ids = json.loads((made.cache / "ids.json").read_text())
-    assert ids == [content_hash(picture(n)) for n in range(10)]
-    manifest = json.loads((made.cache / "manifest.json").read_text())
-    assert (manifest["rows"], manifest["dim"]) == (10, encoder.dim)
+    assert cache_files(Collection.open(tmp_path)) == FILES
+    np.testing.assert_array_equal(np.load(made.cache / "pooled.npy"), made.vectors)
+    lines = (made.cache / "pooled.txt").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == [content_hash(picture(n)) for n in range(10)]
+    manifest = json.loads((made.cache / "pooled.json").read_text())
+    assert (manifest["rows"], manifest["shape"]) == (10, [encoder.dim])
 
 
 def test_a_second_run_computes_and_writes_nothing(
@@ -155,10 +158,16 @@ def test_only_what_changed_is_computed(
     np.testing.assert_allclose(
         made.vectors[[at("i1"), at("new"), at("i3")]], expected(encoder, [901, 902, 3]), atol=1e-5
     )
-    kept = json.loads((made.cache / "ids.json").read_text())
-    assert len(kept) == count
-    assert content_hash(picture(1)) not in kept
-    assert content_hash(picture(2)) not in kept
+    assert len(np.load(made.cache / "pooled.npy")) == count + 2  # appended, nothing was rewritten
+    few = collect(tmp_path, changed[: count // 2])
+    again = embed(few, encoder)
+    assert (again.computed, again.reused) == (0, count // 2)
+    np.testing.assert_allclose(
+        again.vectors[again.ids.index("i1")], expected(encoder, [901])[0], atol=1e-5
+    )
+    kept = (made.cache / "pooled.txt").read_text().split()[::2]
+    assert sorted(kept) == sorted(again.contents)  # too much was left over, so it was
+    assert len(np.load(made.cache / "pooled.npy")) == count // 2
 
 
 def test_equal_images_are_embedded_once(encoder: ImageTextEncoder, tmp_path: Path) -> None:
@@ -277,7 +286,7 @@ def test_a_folder_that_cannot_be_written(encoder: ImageTextEncoder, tmp_path: Pa
 def test_a_read_only_cache_is_read(encoder: ImageTextEncoder, tmp_path: Path) -> None:
     first = embed(ten(tmp_path), encoder)
     assert first.cache is not None
-    (first.cache / "parts").chmod(0o500)
+    first.cache.chmod(0o500)
     again = embed(Collection.open(tmp_path), encoder)
     assert (again.computed, again.cache) == (0, None)
 
@@ -288,7 +297,7 @@ def test_a_full_disk_is_one_sentence(
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez", full)
+    monkeypatch.setattr(store, "_lines", full)
     with pytest.raises(ParagrainError, match=r"cannot be written .*No space left .*make room"):
         embed(ten(tmp_path), encoder)
 
@@ -309,34 +318,46 @@ def test_vectors_that_are_not_finite_stop_the_run(
 # --- Interruptions ----------------------------------------------------------------------------
 
 
+def overwrite(file: Path, place: int) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(b"??")
+
+
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "lost"),
     [
-        lambda cache: (cache / "manifest.json").unlink(),
-        lambda cache: (cache / "vectors.npy").write_bytes(b"\x93NUMPY half a file"),
-        lambda cache: (cache / "ids.json").write_text('["x"]'),
-        lambda cache: np.save(cache / "vectors.npy", np.ones((10, 16), np.float32)),
-        lambda cache: (cache / "manifest.json").write_text("[]"),
+        (lambda cache: (cache / "pooled.json").unlink(), 0),
+        (lambda cache: (cache / "pooled.json").write_text("[]"), 0),
+        (lambda cache: (cache / "pooled.npy").write_bytes(b"\x93NUMPY half a file"), 10),
+        (lambda cache: (cache / "pooled.npy").unlink(), 10),
+        (lambda cache: (cache / "pooled.txt").write_text('["x"]'), 10),
+        (lambda cache: np.save(cache / "pooled.npy", np.ones((10, 16), np.float32)), 10),
+        (lambda cache: np.save(cache / "pooled.npy", np.ones((10, 9), np.float32)), 10),
+        (lambda cache: overwrite(cache / "pooled.npy", 128 + 3 * 64 + 5), 1),
+        (lambda cache: overwrite(cache / "pooled.txt", 50 + 40), 1),
     ],
 )
 def test_files_that_do_not_agree_are_not_believed(
-    encoder: ImageTextEncoder, tmp_path: Path, damage: Callable[[Path], object]
+    encoder: ImageTextEncoder, tmp_path: Path, damage: Callable[[Path], object], lost: int
 ) -> None:
     first = embed(ten(tmp_path), encoder)
     assert first.cache is not None
+    before = np.array(first.vectors)
     damage(first.cache)
     again = embed(Collection.open(tmp_path), encoder)
-    assert again.computed == 10
-    np.testing.assert_array_equal(again.vectors, first.vectors)
+    assert again.computed == lost
+    np.testing.assert_allclose(again.vectors, before, atol=1e-6)
     assert embed(Collection.open(tmp_path), encoder).computed == 0
+    assert cache_files(Collection.open(tmp_path)) == FILES
 
 
-@pytest.mark.parametrize("file", ["ids.json", "vectors.npy", "manifest.json"])
-def test_a_kill_while_tidying_loses_nothing(
+@pytest.mark.parametrize("file", ["pooled.npy", "pooled.txt", "pooled.json"])
+def test_a_kill_while_writing_anew_loses_nothing(
     encoder: ImageTextEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     """The process ends just before one of the three files is replaced."""
-    embed(collect(tmp_path, [(f"i{n}", n, "train") for n in range(5)]), encoder)
+    embed(ten(tmp_path), encoder)
     real = Path.replace
 
     def killed(self: Path, target: Path) -> Path:
@@ -344,29 +365,43 @@ def test_a_kill_while_tidying_loses_nothing(
             raise KeyboardInterrupt
         return real(self, target)
 
-    collection = ten(tmp_path)
+    collection = collect(tmp_path, [(f"i{n}", n, "train") for n in (7, 3, 5)])
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             embed(collection, encoder)
     again = embed(Collection.open(tmp_path), encoder)
-    assert (again.computed, again.reused) == (0, 10)
-    np.testing.assert_allclose(again.vectors, expected(encoder, range(10)), atol=1e-5)
-    assert cache_files(collection) == ["ids.json", "manifest.json", "vectors.npy"]
+    assert (again.computed, again.reused) == (0, 3)
+    numbers = [int(id[1:]) for id in again.ids]
+    np.testing.assert_allclose(again.vectors, expected(encoder, numbers), atol=1e-5)
+    assert cache_files(collection) == FILES
 
 
-def test_damaged_parts_are_computed_again(encoder: ImageTextEncoder, tmp_path: Path) -> None:
-    parts = tmp_path / "embeddings" / encoder.vision_fingerprint / "parts"
-    collection = ten(tmp_path)
-    parts.mkdir(parents=True)
-    (parts / "a.npz").write_bytes(b"PK\x03\x04 half")
-    (parts / "b.npz").write_bytes(b"")
-    np.savez(parts / "c.npz", ids=np.array(["0" * 32]), vectors=np.ones((1, 3), np.float32))
-    np.savez(
-        parts / "d.npz", ids=np.array([{}], dtype=object), vectors=np.ones((1, 16), np.float32)
-    )
-    assert embed(collection, encoder).computed == 10
-    assert list(parts.iterdir()) == []
+@pytest.mark.parametrize("written", [6 * 50, 6 * 50 + 13])  # no line of the batch, a part of one
+def test_a_kill_while_appending_loses_that_batch(
+    encoder: ImageTextEncoder, tmp_path: Path, written: int
+) -> None:
+    first = embed(ten(tmp_path), encoder, batch_size=2)
+    assert first.cache is not None
+    os.truncate(first.cache / "pooled.txt", written)
+    again = embed(Collection.open(tmp_path), encoder)
+    assert (again.computed, again.reused) == (4, 6)
+    np.testing.assert_allclose(again.vectors, first.vectors, atol=1e-6)
+
+
+def test_patches_lie_beside_embeddings(tmp_path: Path) -> None:
+    pooled = EmbeddingStore.open(tmp_path, (3,))
+    patches = EmbeddingStore.open(tmp_path, (4, 3), kind="patches")
+    rows = np.random.default_rng(0).standard_normal((5, 4, 3)).astype(np.float32)
+    contents = [f"{n:032x}" for n in range(5)]
+    patches.add(contents, rows)
+    patches.tidy()
+    assert (len(pooled), len(patches)) == (0, 5)
+    opened = EmbeddingStore.open(tmp_path, (4, 3), kind="patches")
+    np.testing.assert_array_equal(opened.rows(contents[1:4]), rows[1:4])
+    np.testing.assert_array_equal(opened.rows(contents[::-2]), rows[::-2])
+    assert isinstance(opened.rows(contents), np.memmap)  # neighbours are not copied
+    assert len(EmbeddingStore.open(tmp_path, (9,), kind="patches")) == 0
 
 
 def start(collection: Path, encoder: ImageTextEncoder, pause: float) -> BaseProcess:
@@ -387,9 +422,13 @@ def start(collection: Path, encoder: ImageTextEncoder, pause: float) -> BaseProc
     return process
 
 
-def wait_for_parts(folder: Path, count: int) -> None:
+def lines(folder: Path) -> int:
+    return sum(len(file.read_text().splitlines()) for file in folder.glob("embeddings/*/*.txt"))
+
+
+def wait_for_lines(folder: Path, count: int) -> None:
     deadline = time.monotonic() + 120
-    while len(list(folder.glob("embeddings/*/parts/*.npz"))) < count:
+    while lines(folder) < count:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -402,15 +441,15 @@ def test_a_killed_run_continues_and_two_at_once_do_no_harm(
     collect(tmp_path, [(f"i{n}", n, "train") for n in numbers])
     encoder.vision_fingerprint  # noqa: B018  (known to the processes too)
     run = start(tmp_path, encoder, 0.1)
-    wait_for_parts(tmp_path, 3)
+    wait_for_lines(tmp_path, 6)
     assert run.pid is not None
     os.kill(run.pid, signal.SIGKILL)
     run.join()
-    kept = 2 * len(list(tmp_path.glob("embeddings/*/parts/*.npz")))
+    kept = lines(tmp_path)
     assert 6 <= kept < 40
 
     run = start(tmp_path, encoder, 0.1)
-    wait_for_parts(tmp_path, kept // 2 + 1)  # it works now, and so do we
+    wait_for_lines(tmp_path, kept + 2)  # it works now, and so do we
     ours = embed(Collection.open(tmp_path), encoder, batch_size=3)
     run.join(60)
     assert run.exitcode == 0
@@ -419,7 +458,7 @@ def test_a_killed_run_continues_and_two_at_once_do_no_harm(
     again = embed(Collection.open(tmp_path), encoder)
     assert (again.computed, again.reused) == (0, 40)
     np.testing.assert_allclose(again.vectors, ours.vectors, atol=1e-6)
-    assert cache_files(Collection.open(tmp_path)) == ["ids.json", "manifest.json", "vectors.npy"]
+    assert cache_files(Collection.open(tmp_path)) == FILES
 
 
 # --- Work ahead -------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
-from paragrain.embeddings import given, store_vectors
-from paragrain.embeddings.cache import Cache
+from paragrain.embeddings import EmbeddingStore, given, store, store_vectors
 from paragrain.embeddings.given import read_ids
 from paragrain.encoders.vision import PrecomputedEmbeddings
 from paragrain.errors import UsageError
@@ -69,9 +68,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def stored(collection: Collection, name: str = "dino", dim: int = 3) -> dict[str, np.ndarray]:
     """The vectors on disk by record."""
     folder = collection.folder / "embeddings" / PrecomputedEmbeddings(name, dim).vision_fingerprint
-    vectors = Cache.open(folder, dim).vectors
+    opened = EmbeddingStore.open(folder, (dim,))
     records = collection.records(fields=("content",))
-    return {r.id: vectors[str(r.content)] for r in records if r.content in vectors}
+    return {r.id: opened.rows([str(r.content)])[0] for r in records if r.content in opened}
 
 
 Give = Callable[..., given.GivenReport]
@@ -89,9 +88,8 @@ def test_rows_are_stored_by_id_at_unit_length(
         expected = unit(vectors.astype(np.float64))[row]
         np.testing.assert_allclose(found[IDS[number]], expected, atol=1e-6)
     names = sorted(path.name for path in report.folder.iterdir())
-    assert names == ["ids.json", "manifest.json", "parts", "vectors.npy"]
-    assert not list((report.folder / "parts").iterdir())
-    assert np.load(report.folder / "vectors.npy").dtype == np.float32
+    assert names == [".lock", "pooled.json", "pooled.npy", "pooled.txt"]
+    assert np.load(report.folder / "pooled.npy").dtype == np.float32
 
 
 def test_bad_rows_and_absentees_are_named_and_the_others_stored(
@@ -160,17 +158,15 @@ def test_a_split_alone(give: Give, collection: Collection) -> None:
     assert report.failed == [("a b", f"not in the split 'test' of {collection.folder}")]
 
 
-def test_a_kill_between_the_files_loses_only_what_can_be_given_again(
+def test_a_kill_loses_only_what_can_be_given_again(
     give: Give, collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give(random(2), IDS[:2])
     before = stored(collection)
-    monkeypatch.setattr(Cache, "put", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(store, "_lines", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         give(random(3), IDS[2:])
     monkeypatch.undo()
-    folder = collection.folder / "embeddings" / PrecomputedEmbeddings("dino", 3).vision_fingerprint
-    (folder / "vectors.npy").write_bytes(b"torn")
     np.testing.assert_equal(stored(collection), before)
     assert give(random(3), IDS[2:]).without == 0
 

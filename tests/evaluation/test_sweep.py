@@ -166,6 +166,6 @@ def test_the_sample_alone_is_embedded(encoder: ImageTextEncoder, tmp_path: Path)
     assert benchmark.ids == ids
     assert benchmark.images.shape == (4, encoder.dim)
     assert benchmark.cache is not None
-    assert len(json.loads((benchmark.cache / "ids.json").read_text())) == 4
+    assert len(np.load(benchmark.cache / "pooled.npy")) == 4
     whole = Benchmark.load(data, encoder, "captions", split="test", progress=False)
     np.testing.assert_array_equal(whole.images[2:6], benchmark.images)

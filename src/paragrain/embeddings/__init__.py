@@ -2,16 +2,16 @@
 
 They lie in `<collection>/embeddings/<vision fingerprint>/`:
 
-    vectors.npy     float32 [R, D], one row for each different image
-    ids.json        the content hash of each row, as in the column `content` of the records
-    manifest.json   encoder, counts, and a checksum of the two
-    parts/*.npz     what a run has finished and not yet put into the three above
+    pooled.npy      float32 [R, D], a row for each different image
+    pooled.txt      a line for each row: the content hash, as in the column `content` of the
+                    records, and the digest of the row
+    pooled.json     encoder, shape, number of rows, and what the files were when last checked
 
 and, of images that lie as files, `<collection>/embeddings/files.json`: their contents, sizes and
 times when they were last read.
 
-Everything appears whole or not at all, so a run may be killed at any moment, or two may work at
-once: at worst something is computed twice.
+Batches are appended, and count once they are whole, so a run may be killed at any moment, or two
+may work at once: at worst something is computed twice.
 """
 
 from paragrain.embeddings.embedding import (
@@ -23,8 +23,10 @@ from paragrain.embeddings.embedding import (
     records_with_images,
 )
 from paragrain.embeddings.given import GivenReport, store_vectors
+from paragrain.embeddings.store import EmbeddingStore
 
 __all__ = [
+    "EmbeddingStore",
     "Embeddings",
     "GivenReport",
     "ahead",

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from paragrain.collection import Collection, Record
-from paragrain.embeddings.cache import Cache
 from paragrain.embeddings.linked import is_content_hash, linked_contents, linked_paths
+from paragrain.embeddings.store import EmbeddingStore
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.tokens import check_batch_size
@@ -89,22 +89,27 @@ def embed(
     collection, encoder = Collection.open(collection), load_encoder(encoder)
     check_batch_size(batch_size)
     fingerprint = encoder.vision_fingerprint
-    cache = Cache.open(collection.folder / "embeddings" / fingerprint, encoder.dim)
+    store = EmbeddingStore.open(
+        collection.folder / "embeddings" / fingerprint,
+        (encoder.dim,),
+        fingerprint=fingerprint,
+        encoder=encoder.name,
+    )
     contents = known_contents(collection, split, progress=progress)
     if ids is not None:
         wanted = {ids} if isinstance(ids, str) else set(ids)
         contents = {id: content for id, content in contents.items() if id in wanted}
-    missing = [id for id, content in contents.items() if content not in cache.vectors]
+    missing = [id for id, content in contents.items() if content not in store]
     failed: dict[str, str] = {}
     computed = 0
     batch: dict[str, torch.Tensor] = {}
 
     def prepare(record: Record) -> _Prepared:
-        return _prepare(record, collection, encoder, cache)
+        return _prepare(record, collection, encoder, store)
 
     def finish_batch() -> int:
         vectors = encode_pixels(encoder, list(batch.values()))
-        cache.add(list(batch), vectors)
+        store.add(list(batch), vectors)
         done = len(batch)
         batch.clear()
         return done
@@ -116,7 +121,7 @@ def embed(
                 failed[done.id] = done.reason
             else:
                 contents[done.id] = done.content
-                if done.pixels is not None and done.content not in cache.vectors:
+                if done.pixels is not None and done.content not in store:
                     batch.setdefault(done.content, done.pixels)
             if len(batch) == batch_size:
                 computed += finish_batch()
@@ -125,20 +130,19 @@ def embed(
             computed += finish_batch()
     # Some records alone do not tell which vectors the collection needs no more.
     keep = None if ids is not None else _contents_to_keep(collection, contents)
-    cache.tidy(keep, fingerprint, encoder.name)
+    store.tidy(keep)
 
     embedded = [id for id in contents if id not in failed]
     own = [str(contents[id]) for id in embedded]
-    vectors = [cache.vectors[content] for content in own]
     return Embeddings(
         ids=embedded,
-        vectors=np.stack(vectors) if vectors else np.zeros((0, encoder.dim), dtype=np.float32),
+        vectors=store.rows(own),
         contents=own,
         fingerprint=fingerprint,
         failed=list(failed.items()),
         computed=computed,
         reused=len(embedded) - computed,
-        cache=cache.folder,
+        cache=store.folder,
     )
 
 
@@ -213,14 +217,14 @@ class _Prepared:
 
 
 def _prepare(
-    record: Record, collection: Collection, encoder: ImageTextEncoder, cache: Cache
+    record: Record, collection: Collection, encoder: ImageTextEncoder, store: EmbeddingStore
 ) -> _Prepared:
     """Read, decode and preprocess one image; runs in a thread beside the forward pass."""
     try:
         data = collection.image_bytes(record)
         # Of the bytes themselves: what the record says may be older than its file.
         content = content_hash(data)
-        if content in cache.vectors:
+        if content in store:
             return _Prepared(record.id, content)
         return _Prepared(record.id, content, encoder.pixels(decode(data)))
     except BadImage as error:

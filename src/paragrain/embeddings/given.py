@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from paragrain.collection import Collection
-from paragrain.embeddings.cache import Cache
 from paragrain.embeddings.embedding import known_contents, records_with_images
+from paragrain.embeddings.store import EmbeddingStore
 from paragrain.encoders.vision import PrecomputedEmbeddings
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
@@ -102,8 +102,14 @@ def store_vectors(
         )
     dim = matrix.shape[1]
     space, side = f"vectors:{name}:{dim}", PrecomputedEmbeddings(name, dim)
-    cache = Cache.open(collection.folder / "embeddings" / side.vision_fingerprint, dim)
-    if cache.folder is None:
+    fingerprint = side.vision_fingerprint
+    store = EmbeddingStore.open(
+        collection.folder / "embeddings" / fingerprint,
+        (dim,),
+        fingerprint=fingerprint,
+        encoder=space,
+    )
+    if store.folder is None:
         raise ParagrainError(
             f"vectors cannot be stored in {collection.folder}, which cannot be written: "
             "copy the collection to a folder that can"
@@ -117,26 +123,20 @@ def store_vectors(
     chosen, contradictions = _by_content(rows, contents, matrix)
     refused += contradictions
 
-    held = [content for content in cache.vectors if content not in chosen]
     without = [
         (id, f"no row of {ids} names it")
         for id, content in contents.items()
-        if content not in chosen and content not in cache.vectors
+        if content not in chosen and content not in store
     ]
     told = {id for id, _ in refused}
     without = [pair for pair in without if pair[0] not in told]
-    old = np.stack([cache.vectors[c] for c in held]) if held else np.zeros((0, dim), np.float32)
-    if held:
-        cache.add(held, old)  # a kill loses only what can be given again
-
-    def blocks() -> Iterator[np.ndarray]:
-        yield old
-        yield from (unit for _, unit in _unit_blocks(list(chosen.values()), matrix))
-
-    cache.put([*held, *chosen], blocks(), side.vision_fingerprint, space)
+    images = list(chosen)
+    for start, unit in _unit_blocks(list(chosen.values()), matrix):
+        store.add(images[start : start + len(unit)], unit)
+    store.tidy()
     return GivenReport(
         space=space,
-        folder=cache.folder,
+        folder=store.folder,
         dim=dim,
         rows=len(matrix),
         stored=sum(contents[id] in chosen for id in rows),

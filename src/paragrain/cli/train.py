@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from paragrain.cli.common import (
     CollectionArgument,
@@ -13,6 +12,8 @@ from paragrain.cli.common import (
     JsonOption,
     ModelOption,
     end,
+    settings_from_file,
+    settings_from_pairs,
     tell,
 )
 from paragrain.errors import UsageError
@@ -84,7 +85,7 @@ def train(
     }
     given = {name: value for name, value in named.items() if value is not None}
     wanted = None
-    for changes in (_from_file(config), _from_pairs(settings or []), given):
+    for changes in (settings_from_file(config), settings_from_pairs(settings), given):
         wanted = make_config(wanted, changes)
     source = Collection.open(collection)
     encoder = encoder_for(source, model, device)
@@ -134,35 +135,3 @@ def _summed(total: dict[str, Any]) -> list[str]:
         f"{len(total['seeds'])} seeds: validation R@1 {total['mean']:.1f} %"
         + ("" if spread is None else f", standard deviation between seeds {spread:.1f}")
     ]
-
-
-def _from_file(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        values = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"the settings in {path} cannot be read: {error}") from None
-    if not isinstance(values, dict):
-        raise UsageError(f"{path} holds no settings: write lines such as `epochs: 3`")
-    return values
-
-
-def _from_pairs(pairs: list[str]) -> dict[str, Any]:
-    """`betas=0.9,0.98` as a list; `max_length.paragraph=60` as a dictionary in one."""
-    values: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--set takes NAME=VALUE, not {pair!r}")
-        *outer, last = name.split(".")
-        place = values
-        try:
-            for part in outer:
-                place = place.setdefault(part, {})
-            read = yaml.safe_load(value)
-            listed = isinstance(read, str) and "," in read
-            place[last] = [yaml.safe_load(part) for part in value.split(",")] if listed else read
-        except (AttributeError, TypeError, yaml.YAMLError):
-            raise UsageError(f"--set {pair} cannot be understood: give NAME=VALUE") from None
-    return values

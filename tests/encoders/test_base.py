@@ -193,7 +193,7 @@ def test_vectors_that_are_not_finite_are_an_error(blip: BlipEncoder) -> None:
     broken = blip.trainable_copy()
     with torch.no_grad():
         broken.model.text_proj.weight[0, 0] = float("nan")
-    with pytest.raises(ParagrainError, match="1 of 1 text vectors that are not finite"):
+    with pytest.raises(ParagrainError, match="1 of 1 text embeddings that are not finite"):
         encode_texts(broken, ["star"])
 
 

@@ -539,7 +539,7 @@ def _finite(vectors: torch.Tensor, encoder: ImageTextEncoder, kind: str) -> np.n
     bad = int((~np.isfinite(array).all(axis=1)).sum())
     if bad:
         raise ParagrainError(
-            f"{encoder.name} gave {bad} of {len(array)} {kind} vectors that are not finite: "
+            f"{encoder.name} gave {bad} of {len(array)} {kind} embeddings that are not finite: "
             "its weights are damaged or its training diverged, so use another checkpoint"
         )
     return array

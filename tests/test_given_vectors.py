@@ -16,7 +16,7 @@ from paragrain.collection import Collection, ImageRef, Item, Record, write_colle
 from paragrain.embeddings import given, store_vectors
 from paragrain.embeddings.cache import Cache
 from paragrain.embeddings.given import read_ids
-from paragrain.encoders.vision import PrecomputedEmbeddings
+from paragrain.encoders.pair import PrecomputedEmbeddings
 from paragrain.errors import UsageError
 from paragrain.images import content_hash
 

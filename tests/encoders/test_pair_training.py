@@ -18,7 +18,7 @@ from transformers import (
 from paragrain.collection import Collection
 from paragrain.embeddings import embed, store_vectors
 from paragrain.encoders import PairEncoder, encode_texts, load_encoder
-from paragrain.encoders.vision import ModelTower
+from paragrain.encoders.pair import ModelTower
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import evaluate
 from paragrain.searching import search

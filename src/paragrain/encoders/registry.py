@@ -7,13 +7,12 @@ from typing import Any, TypeVar
 
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.blip import BlipEncoder
-from paragrain.encoders.checkpoint import GROUP, read_note
+from paragrain.encoders.checkpoint import GROUP, one_sentence, read_note
 from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.family import FamilyEncoder
 from paragrain.encoders.fgclip2 import FgClip2Encoder
 from paragrain.encoders.siglip import SiglipEncoder
 from paragrain.encoders.trained_on import read_trained_on
-from paragrain.encoders.weights import one_sentence
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.plugins import Plugin, register, registered
 

@@ -11,7 +11,7 @@ from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from paragrain.encoders.base import ImageTextEncoder, Output, check_output, unit
 from paragrain.encoders.card import Story
-from paragrain.encoders.weights import (
+from paragrain.encoders.checkpoint import (
     PROCESSOR_FILES,
     effective_tensors,
     load_part,
@@ -93,12 +93,10 @@ class RemoteEncoder(ImageTextEncoder):
         return unit(_pooled(made))
 
     def text_tensors(self) -> dict[str, torch.Tensor]:
-        """All weights, since it is not known which are of the text tower."""
+        """All weights, since it is not known which are of which tower."""
         return effective_tensors(self.model)
 
-    def vision_tensors(self) -> dict[str, torch.Tensor]:
-        """All weights, since it is not known which are of the image tower."""
-        return effective_tensors(self.model)
+    vision_tensors = text_tensors
 
     def text_settings(self) -> dict[str, Any]:
         """Configuration, and a hash of the file of the model's class."""

@@ -13,17 +13,17 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoTokenizer
 
-from paragrain.encoders import tokenization
-from paragrain.encoders.checkpoint import write_model, write_tokenizer
-from paragrain.encoders.tokens import MIN_LENGTH
-from paragrain.encoders.weights import (
+from paragrain.encoders.checkpoint import (
     effective_tensors,
     load_bare,
     load_part,
     one_sentence,
     plain_settings,
     read_weights,
+    write_model,
+    write_tokenizer,
 )
+from paragrain.encoders.tokens import MIN_LENGTH, set_lower_case
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
 
@@ -138,7 +138,7 @@ class SentenceEncoder(nn.Module):
         self.model = model
         self.lower_case = lower_case
         if lower_case:
-            tokenization.lower_case(tokenizer)
+            set_lower_case(tokenizer)
         self.pooling = pooling
         self.dense = nn.ModuleList(dense)
         self.max_tokens = limit or _positions(model, tokenizer)

@@ -5,9 +5,8 @@ import shlex
 
 import torch
 
-from paragrain.collection import Collection
-from paragrain.collection.locking import writing_alone
-from paragrain.collection.standing import known_info
+from paragrain.collection import Collection, writing_alone
+from paragrain.collection.reading import known_info
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.loading import SHIPPED, lasting_name, load_encoder
 from paragrain.errors import ParagrainError, UsageError

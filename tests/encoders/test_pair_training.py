@@ -105,7 +105,7 @@ def test_a_damaged_checkpoint_is_refused(pair: PairEncoder, tmp_path: Path) -> N
     pair.save(tmp_path / "out")
     config = tmp_path / "out" / "config.json"
     note = json.loads(config.read_text())
-    config.write_text(json.dumps({**note, "vision": {"given": "v", "dim": 31}}))
+    config.write_text(json.dumps({**note, "vision": {"precomputed": "v", "dim": 31}}))
     with pytest.raises(ParagrainError, match="does not end in a projection to the 31 numbers"):
         load_encoder(tmp_path / "out")
     config.write_text(json.dumps({"model_type": note["model_type"]}))

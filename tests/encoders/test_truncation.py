@@ -33,7 +33,7 @@ def any_encoder(request: pytest.FixtureRequest) -> ImageTextEncoder:
 
 def kept_text(encoder: ImageTextEncoder, text: str, tokens: Tokens, index: int) -> str:
     """What is left of a text, read off the offsets of its tokens."""
-    encoding = encoder._tokens_of.encode(text)
+    encoding = encoder._plain_tokenizer.encode(text)
     kept = len(tokens.row(index)) - 1
     places = [p for p in range(kept) if not encoding.special_tokens_mask[p]]
     assert tokens.row(index).tolist() == [*encoding.ids[:kept], encoding.ids[-1]]
@@ -69,7 +69,7 @@ def test_words_and_sentences_are_whole_and_as_many_as_fit(any_encoder: ImageText
             if not plain.truncated[index]:
                 continue
             ends = [0, *(end for _, end in word_spans(text))]
-            encoding = any_encoder._tokens_of.encode(text)
+            encoding = any_encoder._plain_tokenizer.encode(text)
             room = encoding.offsets[max_length - 1][0]  # a letter may be of several tokens
             kept = kept_text(any_encoder, text, words, index).rstrip()
             assert len(kept) == max(end for end in ends if end <= room), (max_length, text)

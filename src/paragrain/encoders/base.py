@@ -222,7 +222,7 @@ class ImageTextEncoder(ImageTower):
         self.name = name
         self._pixels = Pixels(image_processor)
         self.pad_id = int(tokenizer.pad_token_id or 0)
-        self._tokens_of = plain_tokenizer(tokenizer)
+        self._plain_tokenizer = plain_tokenizer(tokenizer)
         self._max_length: int | None = None
 
     @classmethod
@@ -304,7 +304,7 @@ class ImageTextEncoder(ImageTower):
                 n: p for n, p in self.model.named_parameters() if re.search(self.heads[head], n)
             }
         own = {id(tensor) for tensor in trained.values()}
-        parts = (self.tokenizer, self._tokens_of, self.image_processor, self._pixels)
+        parts = (self.tokenizer, self._plain_tokenizer, self.image_processor, self._pixels)
         every = (*self.parameters(), *self.buffers(), *parts)
         # deepcopy takes what is in the memo for already copied: these stay shared.
         memo: dict[int, Any] = {id(part): part for part in every if id(part) not in own}
@@ -368,11 +368,11 @@ class ImageTextEncoder(ImageTower):
     def token_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """Ids of each whole text with its special tokens. Safe to call from threads."""
         valid = [valid_unicode(text) for text in as_texts(texts)]
-        return [encoding.ids for encoding in self._tokens_of.encode_batch_fast(valid)]
+        return [encoding.ids for encoding in self._plain_tokenizer.encode_batch_fast(valid)]
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Start and end in `text` of each of its tokens, equal where one stands for nothing."""
-        return list(self._tokens_of.encode(valid_unicode(text)).offsets)
+        return list(self._plain_tokenizer.encode(valid_unicode(text)).offsets)
 
     def unread(self, text: str, kept: int) -> str:
         """The end of `text` that is not read when `kept` tokens of it are, "" if all is read."""
@@ -400,7 +400,7 @@ class ImageTextEncoder(ImageTower):
                 f"{', '.join(self.text_modes) or 'none'}"
             )
         check_max_length(max_length, self.max_tokens, self.name)
-        ids, levels, words_dropped = tokenize_texts(self._tokens_of, as_texts(texts), chosen)
+        ids, levels, words_dropped = tokenize_texts(self._plain_tokenizer, as_texts(texts), chosen)
         return Tokens.from_ids(
             ids,
             max_length=max_length,

@@ -37,7 +37,7 @@ PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 NOTE = "paragrain"
 """Under this name the `config.json` of a checkpoint says which encoder it was, and its length."""
 
-_SAYS_NOTHING = {
+_IRRELEVANT_KEYS = {
     *"_name_or_path architectures transformers_version dtype torch_dtype id2label label2id".split(),
     *"problem_type use_cache auto_map image_processor_type feature_extractor_type".split(),
     *("processor_class", NOTE),
@@ -92,12 +92,8 @@ def load_part(
     """Load the tokenizer or image processor of class `kind` from `folder`, without the network.
 
     Args:
-        kind: the class.
-        folder: where its files are.
-        name: what the user calls the checkpoint.
-        what: what the user calls the part.
+        name, what: what the user calls the checkpoint and the part.
         files: one of these must be there, or `transformers` would make one up from defaults.
-        trust_remote_code: run code of the checkpoint's own.
 
     Raises:
         ParagrainError: it is absent or unreadable.
@@ -123,10 +119,8 @@ def make_model(
     """A model of class `kind` in float32 on the CPU, with exactly these weights.
 
     Args:
-        kind: the class.
         config: its configuration, or the folder that holds it.
         state: the weights, in any precision, by their names in the model.
-        name: what the user calls the checkpoint.
         options: further arguments of the class.
 
     Raises:
@@ -171,12 +165,9 @@ def make_model(
 
 
 def _check_layers(config: Any, tensors: int) -> None:
-    """Refuse a configuration of more layers than there are weights, before any is made.
+    """Raise ValueError for more layers than there are weights, before any is made.
 
     Each would be made before it is found missing, and a damaged number may be of any size.
-
-    Raises:
-        ValueError: it has.
     """
     parts = (part for part in vars(config).values() if isinstance(part, PretrainedConfig))
     for part in (config, *parts):
@@ -185,7 +176,7 @@ def _check_layers(config: Any, tensors: int) -> None:
             raise ValueError(f"{layers:,} layers are asked for, and {tensors:,} weights are there")
 
 
-def load_bare(folder: Path, name: str) -> Any:
+def load_base_model(folder: Path, name: str) -> Any:
     """The model of a folder in float32 on the CPU, as `AutoModel` gives it.
 
     Heads for other tasks are left out. Where the checkpoint has no weights for the model's pooler
@@ -220,7 +211,7 @@ def _has_pooler(names: Any) -> bool:
 
 def plain_settings(part: Any) -> dict[str, Any]:
     """What a configuration or processor says about how it computes: not names and versions."""
-    return {key: value for key, value in part.to_dict().items() if key not in _SAYS_NOTHING}
+    return {key: value for key, value in part.to_dict().items() if key not in _IRRELEVANT_KEYS}
 
 
 def read_weights(place: Path, name: str) -> dict[str, torch.Tensor]:
@@ -322,7 +313,7 @@ def write_model(folder: Path, model: Any) -> None:
     """
     state = {n: tensor for n, tensor in model.state_dict().items() if ".parametrizations." not in n}
     state |= {n: t.detach() for n, t in effective_tensors(model).items() if n not in state}
-    model.save_pretrained(folder, state_dict=untied(state))
+    model.save_pretrained(folder, state_dict=without_shared_memory(state))
 
 
 def write_tokenizer(folder: Path, tokenizer: Any, max_length: int, **more: str | None) -> None:
@@ -410,7 +401,7 @@ def _replaceable(folder: Path) -> bool:
     return folder.is_dir() and ((folder / "config.json").is_file() or not any(folder.iterdir()))
 
 
-def untied(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def without_shared_memory(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Give every name its own memory, since safetensors refuses tensors that share it."""
     seen: set[int] = set()
     result = {}
@@ -462,10 +453,10 @@ def read_note(config: dict[str, Any], name: str) -> Note:
     """
     note = config.get(NOTE, {})
     with one_sentence(f"what the config.json of {name} says under {NOTE!r} is damaged"):
-        tokens, encoder = note.get("max_length"), note.get("encoder")
-        if tokens is not None and (type(tokens) is not int or tokens < MIN_LENGTH):
-            raise ValueError(f"{tokens!r} tokens")
+        max_length, encoder = note.get("max_length"), note.get("encoder")
+        if max_length is not None and (type(max_length) is not int or max_length < MIN_LENGTH):
+            raise ValueError(f"a max_length of {max_length!r}")
         if encoder is not None and not isinstance(encoder, str):
             raise ValueError(f"the encoder {encoder!r}")
         origin = "".join(c for c in str(note.get("from", "")) if c.isprintable())
-        return Note(tokens, encoder, origin[:200])
+        return Note(max_length, encoder, origin[:200])

@@ -361,8 +361,10 @@ def _difference(encoder: ImageTextEncoder, again: ImageTextEncoder) -> str:
     """In what an encoder that was saved and opened differs, in words; "" if in nothing."""
     if type(encoder).__qualname__ != type(again).__qualname__:
         return f"it opens as {type(again).__name__}"
-    tokens = min(encoder.max_tokens, again.max_tokens, LONG)
-    before, after = (encode_tokens(one, one.tokenize(_TEXTS, tokens)) for one in (encoder, again))
+    max_length = min(encoder.max_tokens, again.max_tokens, LONG)
+    before, after = (
+        encode_tokens(one, one.tokenize(_TEXTS, max_length)) for one in (encoder, again)
+    )
     if not np.allclose(before, after, atol=1e-4):
         return "its texts get other vectors"
     if encoder.reads_images:

@@ -16,7 +16,7 @@ from paragrain.encoders.base import ImageTextEncoder, ImageTower, Output, check_
 from paragrain.encoders.checkpoint import (
     PROCESSOR_FILES,
     effective_tensors,
-    load_bare,
+    load_base_model,
     load_part,
     one_sentence,
     plain_settings,
@@ -24,7 +24,7 @@ from paragrain.encoders.checkpoint import (
 )
 from paragrain.encoders.pixels import Pixels
 from paragrain.encoders.registry import PAIR, encoder_class, open_folder, read_config
-from paragrain.encoders.sentence import SENTENCES, SentenceEncoder
+from paragrain.encoders.sentence import SENTENCE_CONFIG, SentenceEncoder
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
 from paragrain.images import BadImage
@@ -41,7 +41,7 @@ class ModelTower(ImageTower):
     the model has such a token (a ViT out of an image classifier), else the mean over all places.
 
     Args:
-        model: in float32, as `weights.load_bare` gives it.
+        model: in float32, as `weights.load_base_model` gives it.
         image_processor: of the Pillow kind.
         name: what the user calls it.
     """
@@ -60,7 +60,7 @@ class ModelTower(ImageTower):
     def from_folder(cls, folder: Path, name: str) -> "ModelTower":
         """Load from a local Hugging Face folder, in float32 on the CPU."""
         processor = load_part(_PillowProcessor, folder, name, "image processor", PROCESSOR_FILES)
-        return cls(load_bare(folder, name), processor, name)
+        return cls(load_base_model(folder, name), processor, name)
 
     def _probe(self) -> str:
         """Try two pictures: find the pooling and the width, refuse what is no vision model."""
@@ -145,22 +145,14 @@ class PrecomputedEmbeddings(ImageTower):
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def pixels(self, image: Image.Image) -> torch.Tensor:
-        """There is no model that could read an image.
-
-        Raises:
-            BadImage: always.
-        """
+        """Raise BadImage, since there is no model."""
         raise BadImage(
             f"no vector of it is stored as {self.name} ({self.dim} wide): "
             "store one with paragrain embed --vectors"
         )
 
     def image_features(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
-        """There is no model that could read images.
-
-        Raises:
-            ParagrainError: always.
-        """
+        """Raise ParagrainError, since there is no model."""
         raise ParagrainError(
             f"the image embeddings {self.name} are stored ones, so no model can make more: store "
             "them with paragrain embed --vectors"
@@ -172,7 +164,7 @@ class PrecomputedEmbeddings(ImageTower):
 
     def vision_settings(self) -> dict[str, Any]:
         """Name and width."""
-        return {"given": self.name, "dim": self.dim}
+        return {"precomputed": self.name, "dim": self.dim}
 
     def write(self, folder: Path) -> None:
         """Write nothing: the checkpoint's configuration says all."""
@@ -188,15 +180,11 @@ def patches(output: Any) -> torch.Tensor:
 
 
 def saved_vision(folder: Path, name: str) -> ImageTower:
-    """The image tower of a saved pair.
-
-    Raises:
-        ParagrainError: its configuration is damaged, or its folder `vision` is.
-    """
+    """The image tower of a saved pair."""
     with one_sentence(f"the image tower of {name} cannot be found"):
         note = read_json(folder / "config.json")["vision"]
-        if "given" in note:
-            return PrecomputedEmbeddings(str(note["given"]), int(note["dim"]))
+        if "precomputed" in note:
+            return PrecomputedEmbeddings(str(note["precomputed"]), int(note["dim"]))
     folder, name = folder / "vision", f"the image tower of {name}"
     encoder = encoder_class(read_config(folder, name), name)
     if encoder is None:
@@ -234,7 +222,7 @@ class PairEncoder(ImageTextEncoder):
             as they were, nearly.
     """
 
-    model: "_Parts"
+    model: "_PairModules"
     towers = ("text",)
     text_outputs = ("pooled", "tokens")
 
@@ -245,7 +233,7 @@ class PairEncoder(ImageTextEncoder):
         name: str,
         projection: nn.Linear | None = None,
     ) -> None:
-        parts = _Parts(vision, text, projection or fresh_projection(text.width, vision.dim))
+        parts = _PairModules(vision, text, projection or fresh_projection(text.width, vision.dim))
         super().__init__(parts, vision.image_processor, text.tokenizer, name)
         self.dim = vision.dim
         self.image_outputs = vision.image_outputs
@@ -343,7 +331,7 @@ class PairEncoder(ImageTextEncoder):
         modules = read_json(folder / "text" / "modules.json")
         inner = [{**module, "path": str(Path("text", module["path"]))} for module in modules]
         write_json(folder / "modules.json", inner)
-        shutil.copy(folder / "text" / SENTENCES, folder / SENTENCES)
+        shutil.copy(folder / "text" / SENTENCE_CONFIG, folder / SENTENCE_CONFIG)
         config = {
             "model_type": PAIR,
             "dim": self.dim,
@@ -353,7 +341,7 @@ class PairEncoder(ImageTextEncoder):
         write_json(folder / "config.json", config)
 
 
-class _Parts(nn.Module):
+class _PairModules(nn.Module):
     """What a pair consists of; the image tower is frozen, and always in evaluation mode."""
 
     def __init__(self, vision: ImageTower, text: SentenceEncoder, projection: nn.Linear) -> None:
@@ -362,7 +350,7 @@ class _Parts(nn.Module):
         self.text = text
         self.projection = projection
 
-    def train(self, mode: bool = True) -> "_Parts":
+    def train(self, mode: bool = True) -> "_PairModules":
         super().train(mode)
         self.vision.eval()
         return self

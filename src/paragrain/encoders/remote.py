@@ -55,11 +55,7 @@ class RemoteEncoder(ImageTextEncoder):
 
     @classmethod
     def from_folder(cls, folder: Path, name: str) -> "RemoteEncoder":
-        """Load a folder by its own code.
-
-        Raises:
-            ParagrainError: that code fails.
-        """
+        """Load a folder by its own code."""
         trusted = {"trust_remote_code": True}
         processor = load_part(
             AutoImageProcessor, folder, name, "image processor", PROCESSOR_FILES, **trusted
@@ -110,11 +106,7 @@ class RemoteEncoder(ImageTextEncoder):
         return {**self.text_settings(), "processor": plain_settings(self.image_processor)}
 
     def save(self, folder: Path | str, story: Story | None = None) -> None:
-        """There is no checkpoint of it but its own.
-
-        Raises:
-            UsageError: always.
-        """
+        """Raise UsageError, since its code is not ours to copy."""
         raise UsageError(f"{self.name} runs code of its own and is not saved: copy its folder")
 
 

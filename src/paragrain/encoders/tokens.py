@@ -417,7 +417,7 @@ def plain_tokenizer(tokenizer: Any) -> Tokenizer:
     special = {str(token) for token in tokenizer.all_special_tokens}
     special |= {token["content"] for token in content["added_tokens"] if token["special"]}
     # A sign such as "!", with which some CLIPs fill, is part of words: it stays in the vocabulary.
-    hidden = {name: _unheard(name) for name in special if len(name) > 1}
+    hidden = {name: _reserved_name(name) for name in special if len(name) > 1}
     content["added_tokens"] = [
         {**token, "content": hidden.get(token["content"], token["content"])}
         for token in content["added_tokens"]
@@ -434,7 +434,7 @@ def plain_tokenizer(tokenizer: Any) -> Tokenizer:
     return Tokenizer.from_str(json.dumps(content))
 
 
-def _unheard(name: str) -> str:
+def _reserved_name(name: str) -> str:
     """A name between two characters that Unicode keeps out of all texts."""
     return f"\ufdd0{name}\ufdd1"
 

@@ -120,9 +120,8 @@ class ImageTower(nn.Module, ABC):
     image_outputs: tuple[Output, ...] = ("pooled",)
     reads_images: bool = True
     trained_on: TrainedOn | None = None
-    _vision_fingerprint: str | None = None
-
     _pixels: Pixels
+    _vision_fingerprint: str | None = None
 
     def pixels(self, image: Image.Image) -> torch.Tensor:
         """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""

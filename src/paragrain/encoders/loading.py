@@ -4,6 +4,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ def _open(name: str, trust_remote_code: bool = False) -> ImageTextEncoder:
     encoder = encoder_class(config, name)
     if config["model_type"] == PAIR:
         there = path.is_dir() or (folder / "text").is_dir()
-        encoder, folder = encoder or PairEncoder, folder if there else _fetch_all(name)
+        encoder, folder = encoder or PairEncoder, folder if there else _fetch(name, inner=True)
     if encoder is None and code_of(config) and trust_remote_code:
         return RemoteEncoder.from_folder(folder, name)
     if encoder is None:
@@ -206,7 +207,7 @@ def _open(name: str, trust_remote_code: bool = False) -> ImageTextEncoder:
 
 def _open_pair(name: str) -> ImageTextEncoder:
     vision, text = pair_names(name)
-    folder = _resolve(text, _fetch_all)
+    folder = _resolve(text, inner=True)
     tower = _open_tower(vision)
     pair = PairEncoder(tower, SentenceEncoder.from_folder(folder, text), name)
     of_vision = tower.trained_on.of_vision() if tower.trained_on else None
@@ -294,8 +295,8 @@ def _open_tower(name: str) -> ImageTower:
     return ModelTower.from_folder(folder, name)
 
 
-def _resolve(name: str, fetch: Callable[[str], Path] | None = None) -> Path:
-    """The local folder of a checkpoint, fetched from the Hub if need be."""
+def _resolve(name: str, *, inner: bool = False) -> Path:
+    """The local folder of a checkpoint, fetched if need be; `inner` as for `snapshot`."""
     if name in SHIPPED:
         folder = MODELS / name
         if not folder.is_dir():
@@ -304,7 +305,7 @@ def _resolve(name: str, fetch: Callable[[str], Path] | None = None) -> Path:
                 "or name another model"
             )
         return folder
-    return checkpoint_folder(name, fetch or _fetch)
+    return checkpoint_folder(name, partial(_fetch, inner=inner))
 
 
 def _fetch(name: str, *, inner: bool = False) -> Path:
@@ -313,11 +314,6 @@ def _fetch(name: str, *, inner: bool = False) -> Path:
     if any((folder / filename).is_file() for filename in (*SAFETENSORS, "text/" + SAFETENSORS[0])):
         return folder
     return snapshot(name, [*texts, "*pytorch_model*.bin"], inner=inner)
-
-
-def _fetch_all(name: str) -> Path:
-    """A Hub repository with its inner folders, of which a text encoder or a pair has some."""
-    return _fetch(name, inner=True)
 
 
 LONG = 512

@@ -27,8 +27,8 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 
 from paragrain.collection import Record
 from paragrain.encoders.base import ImageTextEncoder, pad
+from paragrain.encoders.checkpoint import quiet_transformers
 from paragrain.encoders.loading import load_encoder
-from paragrain.encoders.weights import quiet_transformers
 from paragrain.training.batches import Batch, TrainingSet
 from paragrain.training.config import TrainConfig
 from paragrain.training.gradients import accumulate_gradients, mixed, tokenize

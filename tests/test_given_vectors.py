@@ -15,7 +15,7 @@ from PIL import Image
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
 from paragrain.embeddings import EmbeddingStore, given, store, store_vectors
 from paragrain.embeddings.given import read_ids
-from paragrain.encoders.vision import PrecomputedEmbeddings
+from paragrain.encoders.pair import PrecomputedEmbeddings
 from paragrain.errors import UsageError
 from paragrain.images import content_hash
 

@@ -14,7 +14,7 @@ from paragrain.encoders import (
     encode_texts,
     encode_tokens,
     load_encoder,
-    tokenization,
+    tokens,
 )
 from paragrain.encoders.base import pad
 from paragrain.errors import ParagrainError, UsageError
@@ -92,7 +92,7 @@ def test_long_texts_draw_no_warning(blip: BlipEncoder, capfd: pytest.CaptureFixt
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_budget_out_of_range_names_the_limit(blip: BlipEncoder) -> None:
+def test_a_max_length_out_of_range_names_the_limit(blip: BlipEncoder) -> None:
     with pytest.raises(UsageError, match=r"513 .* ask for 512 or fewer"):
         encode_texts(blip, ["a"], max_length=513)
     with pytest.raises(UsageError, match="ask for 3 or more"):
@@ -146,7 +146,7 @@ def test_many_texts_pass_the_tokenizer_in_pieces(
 ) -> None:
     texts = [f"star {i}" for i in range(23)]
     whole = blip.tokenize(texts, 16).ids
-    monkeypatch.setattr(tokenization, "TOKENIZE_BATCH", 5)
+    monkeypatch.setattr(tokens, "TOKENIZE_BATCH", 5)
     assert blip.tokenize(texts, 16).ids == whole
 
 
@@ -193,7 +193,7 @@ def test_vectors_that_are_not_finite_are_an_error(blip: BlipEncoder) -> None:
     broken = blip.trainable_copy()
     with torch.no_grad():
         broken.model.text_proj.weight[0, 0] = float("nan")
-    with pytest.raises(ParagrainError, match="1 of 1 text vectors that are not finite"):
+    with pytest.raises(ParagrainError, match="1 of 1 text embeddings that are not finite"):
         encode_texts(broken, ["star"])
 
 
@@ -261,7 +261,7 @@ def test_pixels_from_threads(blip: BlipEncoder, shared: Path) -> None:
             assert torch.equal(made, wanted)
 
 
-def test_tokens_of_one_encoder_feed_it_at_any_budget(blip: BlipEncoder) -> None:
+def test_tokens_of_one_encoder_feed_it_at_any_max_length(blip: BlipEncoder) -> None:
     texts = [SHORT, "a star " * 60]
     tokens: Tokens = blip.tokenize(texts, 20)
     for max_length in (5, 20, 100):

@@ -172,7 +172,7 @@ MAX_LENGTHS: dict[str, int] = {"blip": 128, "clip": 77, "siglip": 64, "pair": 12
 
 
 @pytest.mark.parametrize("kind", MAX_LENGTHS)
-def test_one_budget_everywhere(
+def test_one_max_length_everywhere(
     kind: str, request: pytest.FixtureRequest, world: Collection, tmp_path: Path
 ) -> None:
     encoder = request.getfixturevalue(kind)
@@ -190,7 +190,7 @@ def test_one_budget_everywhere(
     assert json.loads(settings.read_text())["model_max_length"] == max_length
 
 
-def test_the_budget_that_a_folder_names(
+def test_the_max_length_that_a_folder_names(
     text_maker: Callable, vit: Path, random_blip: Path, tmp_path: Path
 ) -> None:
     folder = text_maker(tmp_path / "text", random_blip)

@@ -42,7 +42,7 @@ def test_700_words_among_three_texts_are_cut_counted_and_disturb_nobody(
     assert made.tokens.tokens_lost == made.tokens.lengths[1] - limit >= 700 - limit
     assert made.tokens.kept[1] == limit
     end = any_encoder.token_ids([SHORT])[0][-1]
-    assert {row[-1] for row in made.tokens.ids} == {end}  # the end token survives the cut
+    assert {row[-1] for row in made.tokens.ids} == {end}  # the end token survives
     np.testing.assert_allclose(np.linalg.norm(made.vectors, axis=1), 1, atol=1e-5)
     for place, text in ((0, SHORT), (2, "a star")):
         alone = encode_texts(any_encoder, [text], max_length=limit).vectors[0]

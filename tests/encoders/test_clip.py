@@ -199,7 +199,7 @@ def test_parts_of_other_models_are_refused(clip: ClipEncoder, random_clip: Path,
         load_encoder(folder)
 
 
-def test_an_evaluation_without_a_budget_takes_what_the_encoder_can_read(
+def test_an_evaluation_without_a_max_length_takes_what_the_encoder_can_read(
     clip: ImageTextEncoder, world: Collection
 ) -> None:
     result = evaluate(world, clip, progress=False)

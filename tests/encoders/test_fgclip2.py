@@ -95,7 +95,7 @@ def pictures() -> list[Image.Image]:
     return [Image.fromarray(random.integers(0, 256, (h, w, 3), dtype=np.uint8)) for w, h in SIZES]
 
 
-def budget(picture: Image.Image) -> int:
+def max_patches(picture: Image.Image) -> int:
     """`determine_max_value` of the published README."""
     own = (picture.width // 16) * (picture.height // 16)
     bounds = ((784, 1024), (576, 784), (256, 576), (128, 256))
@@ -109,7 +109,7 @@ def test_images_equal_the_published_ones_whatever_is_beside_them(encoder: FgClip
     with torch.inference_mode():
         dense, patches = (encoder.image_features(batch, kind) for kind in ("dense", "patches"))
     for place, picture in enumerate(pictures()):
-        made = processor(images=picture, max_num_patches=budget(picture), return_tensors="pt")
+        made = processor(images=picture, max_num_patches=max_patches(picture), return_tensors="pt")
         with torch.inference_mode():
             output = encoder.model.vision_model(**made)
             own = int(made["spatial_shapes"].prod())

@@ -18,7 +18,7 @@ from transformers import (
 from paragrain.collection import Collection
 from paragrain.embeddings import embed, store_vectors
 from paragrain.encoders import PairEncoder, encode_texts, load_encoder
-from paragrain.encoders.vision import ModelTower
+from paragrain.encoders.pair import ModelTower
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import evaluate
 from paragrain.searching import search
@@ -105,7 +105,7 @@ def test_a_damaged_checkpoint_is_refused(pair: PairEncoder, tmp_path: Path) -> N
     pair.save(tmp_path / "out")
     config = tmp_path / "out" / "config.json"
     note = json.loads(config.read_text())
-    config.write_text(json.dumps({**note, "vision": {"given": "v", "dim": 31}}))
+    config.write_text(json.dumps({**note, "vision": {"precomputed": "v", "dim": 31}}))
     with pytest.raises(ParagrainError, match="does not end in a projection to the 31 numbers"):
         load_encoder(tmp_path / "out")
     config.write_text(json.dumps({"model_type": note["model_type"]}))

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from paragrain.encoders import ImageTextEncoder, encode_images, encode_texts, load_encoder, stretch
-from paragrain.encoders.tokenization import plain_tokenizer
+from paragrain.encoders.tokens import plain_tokenizer
 from paragrain.errors import UsageError
 from paragrain.images import BadImage
 

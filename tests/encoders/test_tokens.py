@@ -25,7 +25,7 @@ def test_a_cut_keeps_the_first_and_the_last_token_and_is_counted() -> None:
     assert tokens.lengths.dtype == np.int32
 
 
-def test_one_tokenisation_serves_every_budget() -> None:
+def test_one_tokenisation_serves_every_max_length() -> None:
     rows = rows_of([4, 30, 11])
     tokens = Tokens.from_ids(rows, max_length=8, limit=40)
     for max_length in (3, 10, 20, 40):
@@ -59,7 +59,7 @@ def test_no_texts_at_all() -> None:
     assert [part.tolist() for part in tokens.distinct()] == [[], []]
 
 
-def test_distinct_looks_at_what_is_left_after_the_cut() -> None:
+def test_distinct_looks_at_what_is_left_after_truncation() -> None:
     rows = [[2, 5, 6, 7, 3], [2, 5, 6, 8, 9, 3], [2, 5, 6, 7, 3]]
     first, inverse = Tokens.from_ids(rows, max_length=4, limit=9).distinct()
     assert (first.tolist(), inverse.tolist()) == ([0], [0, 0, 0])

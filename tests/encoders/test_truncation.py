@@ -1,4 +1,4 @@
-"""Texts cut to whole words or whole sentences, with the tokenizers of all kinds."""
+"""Texts truncated to whole words or whole sentences, with the tokenizers of all kinds."""
 
 import re
 from pathlib import Path
@@ -33,21 +33,21 @@ def any_encoder(request: pytest.FixtureRequest) -> ImageTextEncoder:
 
 def kept_text(encoder: ImageTextEncoder, text: str, tokens: Tokens, index: int) -> str:
     """What is left of a text, read off the offsets of its tokens."""
-    encoding = encoder._tokens_of.encode(text)
+    encoding = encoder._plain_tokenizer.encode(text)
     kept = len(tokens.row(index)) - 1
     places = [p for p in range(kept) if not encoding.special_tokens_mask[p]]
     assert tokens.row(index).tolist() == [*encoding.ids[:kept], encoding.ids[-1]]
     return text[: encoding.offsets[places[-1]][1]] if places else ""
 
 
-@pytest.mark.parametrize("cut", TRUNCATIONS)
-def test_a_budget_that_holds_a_text_changes_nothing(
-    any_encoder: ImageTextEncoder, cut: str
+@pytest.mark.parametrize("truncation", TRUNCATIONS)
+def test_a_max_length_that_holds_a_text_changes_nothing(
+    any_encoder: ImageTextEncoder, truncation: str
 ) -> None:
     limit = any_encoder.max_tokens
     texts = [text[:60] for text in TEXTS]
     plain = any_encoder.tokenize(texts, limit)
-    other = any_encoder.tokenize(texts, limit, truncation=cut)
+    other = any_encoder.tokenize(texts, limit, truncation=truncation)
     assert np.array_equal(plain.flat, other.flat)
     assert np.array_equal(plain.offsets, other.offsets)
     assert other.texts_truncated == 0
@@ -56,11 +56,11 @@ def test_a_budget_that_holds_a_text_changes_nothing(
 
 def test_words_and_sentences_are_whole_and_as_many_as_fit(any_encoder: ImageTextEncoder) -> None:
     whole = {
-        cut: any_encoder.tokenize(TEXTS, any_encoder.max_tokens, truncation=cut)
-        for cut in TRUNCATIONS
+        truncation: any_encoder.tokenize(TEXTS, any_encoder.max_tokens, truncation=truncation)
+        for truncation in TRUNCATIONS
     }
     for max_length in range(3, any_encoder.max_tokens + 1):
-        plain, words, sentences = (whole[cut].at(max_length) for cut in TRUNCATIONS)
+        plain, words, sentences = (whole[truncation].at(max_length) for truncation in TRUNCATIONS)
         assert (sentences.kept <= words.kept).all()
         assert (words.kept <= plain.kept).all()
         assert (plain.kept <= max_length).all()
@@ -69,7 +69,7 @@ def test_words_and_sentences_are_whole_and_as_many_as_fit(any_encoder: ImageText
             if not plain.truncated[index]:
                 continue
             ends = [0, *(end for _, end in word_spans(text))]
-            encoding = any_encoder._tokens_of.encode(text)
+            encoding = any_encoder._plain_tokenizer.encode(text)
             room = encoding.offsets[max_length - 1][0]  # a letter may be of several tokens
             kept = kept_text(any_encoder, text, words, index).rstrip()
             assert len(kept) == max(end for end in ends if end <= room), (max_length, text)
@@ -81,7 +81,7 @@ def test_words_and_sentences_are_whole_and_as_many_as_fit(any_encoder: ImageText
 def test_what_is_lost_is_counted_and_named(any_encoder: ImageTextEncoder) -> None:
     text = "red star blue circle. red"
     plain, words, sentences = (
-        any_encoder.tokenize([text], 6, truncation=cut) for cut in TRUNCATIONS
+        any_encoder.tokenize([text], 6, truncation=truncation) for truncation in TRUNCATIONS
     )
     assert words.tokens_lost >= plain.tokens_lost
     assert sentences.tokens_lost == words.tokens_lost  # the first sentence does not fit

@@ -55,31 +55,19 @@ def embed(
 
     Example: `paragrain embed photos --vectors dino.npy --ids ids.txt`
     """
-    if vectors is None and ids is None and name is None:
-        _compute(collection, model, split, batch_size, device, trust_remote_code, json)
-    elif vectors is None or ids is None:
-        raise UsageError("vectors from elsewhere need --vectors FILE.npy and --ids FILE")
-    elif model is not None:
-        raise UsageError("--vectors are stored and --model computes them: give one of them")
-    else:
-        _store(collection, vectors, ids, name, split, json)
-
-
-def _compute(
-    collection: Path,
-    model: str | None,
-    split: str | None,
-    batch_size: int,
-    device: str | None,
-    trust_remote_code: bool,
-    json: bool,
-) -> None:
+    from paragrain import embeddings
     from paragrain.collection import Collection
-    from paragrain.embeddings import embed as run
     from paragrain.encoders import encoder_for
 
+    if vectors is not None and ids is not None and model is None:
+        _store(collection, vectors, ids, name, split, json)
+        return
+    if vectors is not None and ids is not None:
+        raise UsageError("--vectors are stored and --model computes them: give one of them")
+    if vectors is not None or ids is not None or name is not None:
+        raise UsageError("vectors from elsewhere need --vectors FILE.npy and --ids FILE")
     source = Collection.open(collection)
-    done = run(
+    done = embeddings.embed(
         source,
         encoder_for(source, model, device, trust_remote_code=trust_remote_code),
         split=split,

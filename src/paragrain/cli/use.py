@@ -42,9 +42,11 @@ def use(
     source = Collection.open(first if second is None else second)
     max_length = most = None
     if second is not None or clear:
-        from paragrain.encoders import use as run
+        from paragrain import encoders
 
-        encoder = run(source, None if clear else first, trust_remote_code=trust_remote_code)
+        encoder = encoders.use(
+            source, None if clear else first, trust_remote_code=trust_remote_code
+        )
         if encoder is not None:
             max_length, most = encoder.max_length, encoder.max_tokens
     lines = [f"{source.folder}: {source.model or 'no model is remembered'}"]

@@ -14,7 +14,7 @@ import numpy as np
 from paragrain.collection import Collection
 from paragrain.embeddings.embedding import known_contents, records_with_images
 from paragrain.embeddings.store import EmbeddingStore
-from paragrain.encoders.vision import PrecomputedEmbeddings
+from paragrain.encoders.pair import PrecomputedEmbeddings
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json
 from paragrain.images import BadImage, content_hash

@@ -13,11 +13,10 @@ from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.encoding import TextVectors, encode_images, encode_texts
 from paragrain.encoders.family import Family, FamilyEncoder
 from paragrain.encoders.fgclip2 import FgClip2Encoder
-from paragrain.encoders.loading import load_encoder
+from paragrain.encoders.loading import check_returns, load_encoder
 from paragrain.encoders.longclip import stretch
 from paragrain.encoders.pair import PairEncoder
 from paragrain.encoders.registry import register_encoder
-from paragrain.encoders.roundtrip import check_returns
 from paragrain.encoders.siglip import SiglipEncoder
 
 __all__ = [

@@ -24,18 +24,27 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from paragrain.encoders.card import Story, write_card
-from paragrain.encoders.checkpoint import replacing_folder, write_model, write_note, write_tokenizer
+from paragrain.encoders.checkpoint import (
+    fingerprint,
+    replacing_folder,
+    write_model,
+    write_note,
+    write_tokenizer,
+)
 from paragrain.encoders.pixels import Pixels
-from paragrain.encoders.tokenization import (
+from paragrain.encoders.tokens import (
+    TextOptions,
+    Tokens,
     as_texts,
+    check_max_length,
+    length_batches,
+    pad,
     plain_tokenizer,
-    read_texts,
+    tokenize_texts,
     tokenizer_content,
     valid_unicode,
 )
-from paragrain.encoders.tokens import TextOptions, Tokens, check_max_length, length_batches, pad
 from paragrain.encoders.trained_on import TrainedOn
-from paragrain.encoders.weights import fingerprint
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.progress import progress_bar
 
@@ -111,11 +120,12 @@ class ImageTower(nn.Module, ABC):
     image_outputs: tuple[Output, ...] = ("pooled",)
     reads_images: bool = True
     trained_on: TrainedOn | None = None
+    _pixels: Pixels
     _vision_fingerprint: str | None = None
 
-    @abstractmethod
     def pixels(self, image: Image.Image) -> torch.Tensor:
         """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
+        return self._pixels(image)
 
     def image_batch(self, pixels: Sequence[torch.Tensor]) -> Any:
         """What `pixels` gave for each of B images as one batch, where the weights are."""
@@ -211,7 +221,7 @@ class ImageTextEncoder(ImageTower):
         self.name = name
         self._pixels = Pixels(image_processor)
         self.pad_id = int(tokenizer.pad_token_id or 0)
-        self._tokens_of = plain_tokenizer(tokenizer)
+        self._plain_tokenizer = plain_tokenizer(tokenizer)
         self._max_length: int | None = None
 
     @classmethod
@@ -242,10 +252,6 @@ class ImageTextEncoder(ImageTower):
         """The one of `text_modes` in which texts of that length are read if none is asked for."""
         return None
 
-    def pixels(self, image: Image.Image) -> torch.Tensor:
-        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
-        return self._pixels(image)
-
     # --- What a feature depends on ------------------------------------------------------------
 
     @abstractmethod
@@ -259,20 +265,13 @@ class ImageTextEncoder(ImageTower):
     @property
     def text_fingerprint(self) -> str:
         """128-bit hex of everything that decides a text's vector; computed when asked."""
-        settings = {
-            "text": self.text_settings(),
-            "tokenizer": tokenizer_content(self.tokenizer),
-        }
+        settings = {"text": self.text_settings(), "tokenizer": tokenizer_content(self.tokenizer)}
         return fingerprint(self.text_tensors(), settings)
 
     # --- What trains --------------------------------------------------------------------------
 
     def check_trainable(self, spec: TrainSpec) -> None:
-        """Refuse what cannot train.
-
-        Raises:
-            UsageError: a tower that stays as it is, or a head that it has not.
-        """
+        """Raise UsageError for a tower that cannot train, or a head that it has not."""
         for tower, wanted in (("text", spec.text), ("vision", spec.vision)):
             if wanted and tower not in self.towers:
                 side = "image" if tower == "vision" else tower
@@ -296,15 +295,15 @@ class ImageTextEncoder(ImageTower):
             UsageError: see `check_trainable`.
         """
         self.check_trainable(spec)
-        towers = {
-            **(self.text_tensors() if spec.text else {}),
-            **(self.vision_tensors() if spec.vision else {}),
-        }
+        towers = self.text_tensors() if spec.text else {}
+        towers |= self.vision_tensors() if spec.vision else {}
         trained = {} if spec.adapter else dict(towers)
         for head in spec.heads:
-            trained |= {n: p for n, p in self._named_weights() if re.search(self.heads[head], n)}
+            trained |= {
+                n: p for n, p in self.model.named_parameters() if re.search(self.heads[head], n)
+            }
         own = {id(tensor) for tensor in trained.values()}
-        parts = (self.tokenizer, self._tokens_of, self.image_processor, self._pixels)
+        parts = (self.tokenizer, self._plain_tokenizer, self.image_processor, self._pixels)
         every = (*self.parameters(), *self.buffers(), *parts)
         # deepcopy takes what is in the memo for already copied: these stay shared.
         memo: dict[int, Any] = {id(part): part for part in every if id(part) not in own}
@@ -323,17 +322,17 @@ class ImageTextEncoder(ImageTower):
                 if made is not None:
                     parametrize.register_parametrization(module, "weight", made.to(self.device))
 
-    def _named_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """The model's parameters by their names in the checkpoint."""
-        return self.model.named_parameters()
-
     def trained_parameters(self) -> dict[str, nn.Parameter]:
         """The parameters that ask for gradients: the text tower's, the image tower's, then others.
 
         By their names in the checkpoint, those of adapters by their names in the model; tied
         parameters under their first name only.
         """
-        named = {**self.text_tensors(), **self.vision_tensors(), **dict(self._named_weights())}
+        named = {
+            **self.text_tensors(),
+            **self.vision_tensors(),
+            **dict(self.model.named_parameters()),
+        }
         found: dict[int, tuple[str, nn.Parameter]] = {}
         for name, tensor in named.items():
             if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
@@ -368,11 +367,11 @@ class ImageTextEncoder(ImageTower):
     def token_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """Ids of each whole text with its special tokens. Safe to call from threads."""
         valid = [valid_unicode(text) for text in as_texts(texts)]
-        return [encoding.ids for encoding in self._tokens_of.encode_batch_fast(valid)]
+        return [encoding.ids for encoding in self._plain_tokenizer.encode_batch_fast(valid)]
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Start and end in `text` of each of its tokens, equal where one stands for nothing."""
-        return list(self._tokens_of.encode(valid_unicode(text)).offsets)
+        return list(self._plain_tokenizer.encode(valid_unicode(text)).offsets)
 
     def unread(self, text: str, kept: int) -> str:
         """The end of `text` that is not read when `kept` tokens of it are, "" if all is read."""
@@ -400,7 +399,7 @@ class ImageTextEncoder(ImageTower):
                 f"{', '.join(self.text_modes) or 'none'}"
             )
         check_max_length(max_length, self.max_tokens, self.name)
-        ids, levels, words_dropped = read_texts(self._tokens_of, as_texts(texts), chosen)
+        ids, levels, words_dropped = tokenize_texts(self._plain_tokenizer, as_texts(texts), chosen)
         return Tokens.from_ids(
             ids,
             max_length=max_length,
@@ -462,11 +461,7 @@ def unit(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def check_output(name: str, output: str, outputs: Sequence[str]) -> None:
-    """Refuse a kind of features that an encoder does not give.
-
-    Raises:
-        UsageError: it is none of `outputs`.
-    """
+    """Raise UsageError for a kind of features that is none of an encoder's `outputs`."""
     if output not in outputs:
         raise UsageError(f"{name} gives no {output!r} features: choose from {', '.join(outputs)}")
 
@@ -539,7 +534,7 @@ def _finite(vectors: torch.Tensor, encoder: ImageTextEncoder, kind: str) -> np.n
     bad = int((~np.isfinite(array).all(axis=1)).sum())
     if bad:
         raise ParagrainError(
-            f"{encoder.name} gave {bad} of {len(array)} {kind} vectors that are not finite: "
+            f"{encoder.name} gave {bad} of {len(array)} {kind} embeddings that are not finite: "
             "its weights are damaged or its training diverged, so use another checkpoint"
         )
     return array

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from paragrain.encoders.base import ImageTextEncoder, Output, check_output, unit
-from paragrain.encoders.weights import (
+from paragrain.encoders.checkpoint import (
     PROCESSOR_FILES,
     effective_tensors,
     load_part,
@@ -137,11 +137,7 @@ class FamilyEncoder(ImageTextEncoder):
     # --- Whether the parts of a checkpoint belong together ------------------------------------
 
     def check_vocabulary(self) -> None:
-        """Refuse a tokenizer that knows more tokens than the text tower has rows for.
-
-        Raises:
-            ParagrainError: some of its ids would lie outside the table.
-        """
+        """Raise ParagrainError if the tokenizer has more tokens than the text tower has rows."""
         words, entries = len(self.tokenizer), self.model.config.text_config.vocab_size
         if words > entries:
             raise ParagrainError(
@@ -150,11 +146,7 @@ class FamilyEncoder(ImageTextEncoder):
             )
 
     def check_end_token(self) -> None:
-        """Refuse a tokenizer that does not close a text with its end token.
-
-        Raises:
-            ParagrainError: even an empty text has another last token.
-        """
+        """Raise ParagrainError if the tokenizer does not close a text with its end token."""
         if self.token_ids([""])[0][-1:] != [self.tokenizer.eos_token_id]:
             raise ParagrainError(
                 f"the tokenizer of {self.name} does not close a text with its end token "
@@ -162,11 +154,7 @@ class FamilyEncoder(ImageTextEncoder):
             )
 
     def check_pixels(self) -> None:
-        """Refuse an image processor that does not make images of the size that the tower reads.
-
-        Raises:
-            ParagrainError: an image comes out in another size.
-        """
+        """Raise ParagrainError if an image does not come out in the size that the tower reads."""
         size = self.model.config.vision_config.image_size
         _, height, width = self.pixels(Image.new("RGB", (size + 3, size + 2))).shape
         if (height, width) != (size, size):

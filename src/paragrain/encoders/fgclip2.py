@@ -19,7 +19,7 @@ from paragrain.encoders.longclip import KEPT
 from paragrain.encoders.siglip import SiglipEncoder, SiglipTokenizer
 from paragrain.errors import ParagrainError, UsageError
 
-BUDGETS = (128, 256, 576, 784, 1024)
+MAX_PATCHES = (128, 256, 576, 784, 1024)
 """Numbers of patches that a picture may be resized to; it gets the first that holds its own."""
 
 
@@ -81,7 +81,7 @@ class FgClip2Encoder(SiglipEncoder):
     normalised. Texts are lower-cased and filled up, to 64 tokens in the modes "short" and "box" and
     to 196 in "long"; without a word about it, a text is read as "short" where at most 64 tokens of
     it are asked for, and as "long" where more are. A picture keeps its shape and is resized to at
-    most as many patches as the first of `BUDGETS` that holds it. The output "dense" is the
+    most as many patches as the first of `MAX_PATCHES` that holds it. The output "dense" is the
     published `get_image_dense_feature`: a vector of each patch, to be compared with box captions;
     rows beyond a picture's patches are zero.
     """
@@ -107,11 +107,7 @@ class FgClip2Encoder(SiglipEncoder):
         self.max_tokens = self.default_max_length = long_length(model.config)
 
     def check_pixels(self) -> None:
-        """Refuse an image processor that makes patches of another size than the tower reads.
-
-        Raises:
-            ParagrainError: it does.
-        """
+        """Raise ParagrainError if patches do not come out in the size that the tower reads."""
         wanted = self.model.config.vision_config.patch_size
         if self.image_processor.patch_size != wanted:
             raise ParagrainError(
@@ -122,14 +118,14 @@ class FgClip2Encoder(SiglipEncoder):
 
     def preprocessing(self) -> dict[str, Any]:
         """The settings of `pixels`, as plain values."""
-        return super().preprocessing() | {"budgets": list(BUDGETS)}
+        return super().preprocessing() | {"max_num_patches": list(MAX_PATCHES)}
 
     def pixels(self, image: Image.Image) -> torch.Tensor:
         """One upright RGB image, resized to whole patches: float32 `[3, H, W]`."""
         size = self.image_processor.patch_size
         own = (image.width // size) * (image.height // size)
-        budget = next((budget for budget in BUDGETS if own <= budget), BUDGETS[-1])
-        made = self.image_processor(images=image, max_num_patches=budget, return_tensors="pt")
+        most = next((most for most in MAX_PATCHES if own <= most), MAX_PATCHES[-1])
+        made = self.image_processor(images=image, max_num_patches=most, return_tensors="pt")
         rows, columns = made["spatial_shapes"][0].tolist()
         patches = made["pixel_values"][0][: rows * columns].float()
         squares = patches.view(rows, columns, size, size, 3)

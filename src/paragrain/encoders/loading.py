@@ -2,17 +2,27 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from huggingface_hub import is_offline_mode, snapshot_download
+from huggingface_hub.errors import LocalEntryNotFoundError
+from PIL import Image
 
-from paragrain.encoders.base import ImageTextEncoder, ImageTower
-from paragrain.encoders.checkpoint import set_aside
-from paragrain.encoders.hub import checkpoint_folder, choose_device, snapshot
+from paragrain.encoders.base import (
+    ImageTextEncoder,
+    ImageTower,
+    encode_pixels,
+    encode_tokens,
+)
+from paragrain.encoders.checkpoint import SAFETENSORS, first_line, is_own, set_aside
 from paragrain.encoders.longclip import is_weight_file, load_longclip, stretch
-from paragrain.encoders.pair import PairEncoder
+from paragrain.encoders.pair import ModelTower, PairEncoder, PrecomputedEmbeddings
 from paragrain.encoders.registry import (
     FAMILIES,
     PAIR,
@@ -25,9 +35,76 @@ from paragrain.encoders.registry import (
 from paragrain.encoders.remote import RemoteEncoder, code_of
 from paragrain.encoders.sentence import SentenceEncoder
 from paragrain.encoders.trained_on import read_trained_on, together
-from paragrain.encoders.vision import ModelTower, PrecomputedEmbeddings
-from paragrain.encoders.weights import SAFETENSORS
 from paragrain.errors import ParagrainError, UsageError
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+def choose_device(device: str | torch.device | None) -> torch.device:
+    """The device of a name; without one, a CUDA card if there is one.
+
+    Raises:
+        UsageError: it cannot be used here.
+    """
+    if device is None:
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        # One of several processes takes the card that its launcher meant for it.
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(
+            f"the device {device} cannot be used here ({first_line(error)}): "
+            "leave it out, or ask for cpu"
+        ) from error
+    return where
+
+
+def checkpoint_folder(name: str, fetch: Callable[[str], Path]) -> Path:
+    """The local folder of a checkpoint.
+
+    Args:
+        name: a folder, or a name on the Hugging Face Hub.
+        fetch: brings the files of a Hub name that are needed, or finds them in the local cache.
+
+    Raises:
+        UsageError: there is no such folder, and no name on the Hub looks like this.
+        ParagrainError: the Hub does not give it.
+    """
+    if not name.strip():
+        raise UsageError("the name of the model is empty: name a checkpoint's folder or a Hub name")
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if (set_aside(folder) / "config.json").is_file() and not folder.exists():
+        return set_aside(folder)  # its successor was killed on its way
+    if folder.exists():
+        raise UsageError(f"{name} is a file: name the folder that holds the checkpoint")
+    if not _HUB_NAME.fullmatch(name):
+        raise UsageError(f"there is no folder {name}: name a checkpoint's folder or a Hub name")
+    try:
+        return fetch(name)
+    except LocalEntryNotFoundError as error:
+        why = "HF_HUB_OFFLINE is set" if is_offline_mode() else "the Hub cannot be reached"
+        raise ParagrainError(
+            f"there is no folder {name}, and no such model in the cache of the Hugging Face Hub "
+            f"on this machine, while {why}: check the name, connect to fetch it, or name a "
+            "local folder"
+        ) from error
+    except Exception as error:
+        raise ParagrainError(
+            f"there is no folder {name}, and the Hugging Face Hub does not give it "
+            f"({first_line(error)}): check the name and the connection, or name a local folder"
+        ) from error
+
+
+def snapshot(name: str, patterns: list[str], *, inner: bool = False) -> Path:
+    """The top files of a Hub repository that match; with `inner` those of its folders too."""
+    ignored = [] if inner else ["*/*"]
+    return Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=ignored))
+
 
 _PRECOMPUTED = re.compile(r"vectors:(?P<name>[\w.-]+):(?P<dim>\d+)")
 _STRETCHED = re.compile(r"(?P<name>.+)@(?P<positions>\d+)")
@@ -120,7 +197,7 @@ def _open(name: str, trust_remote_code: bool = False) -> ImageTextEncoder:
     encoder = encoder_class(config, name)
     if config["model_type"] == PAIR:
         there = path.is_dir() or (folder / "text").is_dir()
-        encoder, folder = encoder or PairEncoder, folder if there else _fetch_all(name)
+        encoder, folder = encoder or PairEncoder, folder if there else _fetch(name, inner=True)
     if encoder is None and code_of(config) and trust_remote_code:
         return RemoteEncoder.from_folder(folder, name)
     if encoder is None:
@@ -130,7 +207,7 @@ def _open(name: str, trust_remote_code: bool = False) -> ImageTextEncoder:
 
 def _open_pair(name: str) -> ImageTextEncoder:
     vision, text = pair_names(name)
-    folder = _resolve(text, _fetch_all)
+    folder = _resolve(text, inner=True)
     tower = _open_tower(vision)
     pair = PairEncoder(tower, SentenceEncoder.from_folder(folder, text), name)
     of_vision = tower.trained_on.of_vision() if tower.trained_on else None
@@ -218,8 +295,8 @@ def _open_tower(name: str) -> ImageTower:
     return ModelTower.from_folder(folder, name)
 
 
-def _resolve(name: str, fetch: Callable[[str], Path] | None = None) -> Path:
-    """The local folder of a checkpoint, fetched from the Hub if need be."""
+def _resolve(name: str, *, inner: bool = False) -> Path:
+    """The local folder of a checkpoint, fetched if need be; `inner` as for `snapshot`."""
     if name in SHIPPED:
         folder = MODELS / name
         if not folder.is_dir():
@@ -228,7 +305,7 @@ def _resolve(name: str, fetch: Callable[[str], Path] | None = None) -> Path:
                 "or name another model"
             )
         return folder
-    return checkpoint_folder(name, fetch or _fetch)
+    return checkpoint_folder(name, partial(_fetch, inner=inner))
 
 
 def _fetch(name: str, *, inner: bool = False) -> Path:
@@ -239,6 +316,70 @@ def _fetch(name: str, *, inner: bool = False) -> Path:
     return snapshot(name, [*texts, "*pytorch_model*.bin"], inner=inner)
 
 
-def _fetch_all(name: str) -> Path:
-    """A Hub repository with its inner folders, of which a text encoder or a pair has some."""
-    return _fetch(name, inner=True)
+LONG = 512
+"""The longest text that is tried, in tokens: enough to be truncated at any usual maximum length."""
+
+_SENTENCE = "Two dogs stand on a wet beach, and one of them has a stick in its mouth. "
+_TEXTS = ("a red bus", _SENTENCE, _SENTENCE * 40)
+
+
+def check_returns(encoder: ImageTextEncoder) -> None:
+    """Refuse an encoder whose checkpoint would open as another one, before anything is trained.
+
+    The classes of this package are known to return, unless one has a method of its own put in
+    place of the class's. Any other is saved and opened once.
+
+    Raises:
+        UsageError: it would not return as itself.
+    """
+    parts = encoder.parts()
+    foreign = [type(part).__name__ for part in parts if not is_own(part) or _is_patched(part)]
+    if not foreign:
+        return
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            encoder.save(Path(place) / "checkpoint")
+            again = load_encoder(Path(place) / "checkpoint", encoder.device)
+            why = _difference(encoder, again)
+    except ParagrainError as error:
+        why = str(error)
+    except Exception as error:  # of the other package's code
+        why = first_line(error)
+    if why:
+        raise UsageError(
+            f"a checkpoint of {encoder.name} would not open as {foreign[0]} again ({why}): "
+            "register the class with paragrain.register_encoder, and let it save and load all "
+            "that decides its vectors"
+        )
+
+
+def _difference(encoder: ImageTextEncoder, again: ImageTextEncoder) -> str:
+    """In what an encoder that was saved and opened differs, in words; "" if in nothing."""
+    if type(encoder).__qualname__ != type(again).__qualname__:
+        return f"it opens as {type(again).__name__}"
+    max_length = min(encoder.max_tokens, again.max_tokens, LONG)
+    before, after = (
+        encode_tokens(one, one.tokenize(_TEXTS, max_length)) for one in (encoder, again)
+    )
+    if not np.allclose(before, after, atol=1e-4):
+        return "its texts get other vectors"
+    if encoder.reads_images:
+        before, after = (encode_pixels(one, [one.pixels(_picture())]) for one in (encoder, again))
+        if not np.allclose(before, after, atol=1e-4):
+            return "its images get other vectors"
+    if encoder.text_fingerprint != again.text_fingerprint:
+        return "its text tower has other weights or settings"
+    if encoder.vision_fingerprint != again.vision_fingerprint:
+        return "its image tower has other weights or settings"
+    return ""
+
+
+def _is_patched(part: object) -> bool:
+    """Whether an object holds something in the place of a method of its class."""
+    return any(callable(getattr(type(part), name, None)) for name in vars(part))
+
+
+def _picture() -> Image.Image:
+    """A picture that is no mirror image of itself, and has no two regions alike."""
+    pixels = np.random.default_rng(0).integers(0, 256, (96, 128, 3), dtype=np.uint8)
+    return Image.fromarray(pixels)

@@ -18,14 +18,14 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.clip import ClipEncoder
-from paragrain.encoders.weights import (
+from paragrain.encoders.checkpoint import (
     load_part,
     make_model,
     one_sentence,
     read_weights,
     without_prefix,
 )
+from paragrain.encoders.clip import ClipEncoder
 from paragrain.errors import UsageError
 
 KEPT = 20

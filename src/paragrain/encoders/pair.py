@@ -1,5 +1,7 @@
 """Any pair: one model's image embeddings, another's texts, and a fresh projection between them."""
 
+import hashlib
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +10,195 @@ from typing import Any
 import torch
 from PIL import Image
 from torch import nn
+from transformers import AutoImageProcessor
 
 from paragrain.encoders.base import ImageTextEncoder, ImageTower, Output, check_output, unit
-from paragrain.encoders.registry import PAIR, read_config
-from paragrain.encoders.sentence import SENTENCES, SentenceEncoder
-from paragrain.encoders.vision import saved_vision
-from paragrain.encoders.weights import effective_tensors
+from paragrain.encoders.checkpoint import (
+    PROCESSOR_FILES,
+    effective_tensors,
+    load_base_model,
+    load_part,
+    one_sentence,
+    plain_settings,
+    write_model,
+)
+from paragrain.encoders.pixels import Pixels
+from paragrain.encoders.registry import PAIR, encoder_class, open_folder, read_config
+from paragrain.encoders.sentence import SENTENCE_CONFIG, SentenceEncoder
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
+from paragrain.images import BadImage
+
+_FIRST_TOKEN = ("cls_token", "class_embedding")
+
+
+class ModelTower(ImageTower):
+    """Any Hugging Face vision model, pooled as it is meant to be.
+
+    `pooler_output` of the model where it has one whose weights are in the checkpoint, or that has
+    none (DINOv2: [CLS]; CLIPVisionModel: [CLS], normalised; ConvNeXt: the mean over places,
+    normalised; ViT pre-trained with a pooler: that). Otherwise the last hidden state: of [CLS] if
+    the model has such a token (a ViT out of an image classifier), else the mean over all places.
+
+    Args:
+        model: in float32, as `weights.load_base_model` gives it.
+        image_processor: of the Pillow kind.
+        name: what the user calls it.
+    """
+
+    image_outputs = ("pooled", "patches")
+
+    def __init__(self, model: Any, image_processor: Any, name: str) -> None:
+        super().__init__()
+        self.model = model
+        self.name = name
+        self.image_processor = image_processor
+        self._pixels = Pixels(image_processor)
+        self.pooling = self._probe()
+
+    @classmethod
+    def from_folder(cls, folder: Path, name: str) -> "ModelTower":
+        """Load from a local Hugging Face folder, in float32 on the CPU."""
+        processor = load_part(_PillowProcessor, folder, name, "image processor", PROCESSOR_FILES)
+        return cls(load_base_model(folder, name), processor, name)
+
+    def _probe(self) -> str:
+        """Try two pictures: find the pooling and the width, refuse what is no vision model."""
+        pictures = [Image.new("RGB", size, "red") for size in ((40, 30), (30, 45))]
+        with one_sentence(
+            f"{self.name} cannot be used as a vision model",
+            "use one that makes hidden states of pictures alone, with an image processor that "
+            "gives all pictures one size",
+        ):
+            pixels = torch.stack([self.pixels(picture) for picture in pictures])
+            self.eval()
+            with torch.inference_mode():
+                outputs = [self.model(pixel_values=pixels) for _ in range(2)]
+            states = [output.last_hidden_state for output in outputs]
+        if not torch.equal(*states):
+            raise ParagrainError(
+                f"{self.name} gives another vector each time, since it hides parts of a picture at "
+                "random: use a model that sees all of it"
+            )
+        pooling = "pooler"
+        if getattr(outputs[0], "pooler_output", None) is None:
+            names = [key for key, _ in self.model.named_parameters()]
+            pooling = "first" if any(key.endswith(_FIRST_TOKEN) for key in names) else "mean"
+        self.dim = self._pool(outputs[0], pooling).shape[1]
+        return pooling
+
+    @staticmethod
+    def _pool(output: Any, pooling: str) -> torch.Tensor:
+        if pooling == "pooler":
+            return output.pooler_output.flatten(1)
+        return patches(output)[:, 0] if pooling == "first" else patches(output).mean(dim=1)
+
+    def image_features(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
+        """Features of images; see `ImageTower.image_features`."""
+        check_output(self.name, output, self.image_outputs)
+        made = self.model(pixel_values=pixels)
+        return unit(self._pool(made, self.pooling)) if output == "pooled" else patches(made)
+
+    def vision_tensors(self) -> dict[str, torch.Tensor]:
+        """All weights of the model, and statistics such as those of batch normalisation."""
+        return self.model.state_dict(keep_vars=True)
+
+    def vision_settings(self) -> dict[str, Any]:
+        """The model's configuration, that of its image processor, and the pooling."""
+        return {
+            "model": plain_settings(self.model.config),
+            "processor": plain_settings(self.image_processor),
+            "pooling": self.pooling,
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write a complete Hugging Face folder."""
+        write_model(folder, self.model)
+        self.image_processor.save_pretrained(folder)
+
+
+class PrecomputedEmbeddings(ImageTower):
+    """Image embeddings that were made elsewhere and stored beside collections under a name.
+
+    Name and width are all that tells one space of vectors from another: vectors that are stored for
+    two collections under one name have to come from one model. See `paragrain.embeddings.given`.
+
+    Args:
+        name: of the space.
+        dim: its width.
+
+    >>> PrecomputedEmbeddings("dinov2-large", 1024).vision_fingerprint
+    'e76eaa4120e586000f64bce95c27864d'
+    """
+
+    reads_images = False
+
+    def __init__(self, name: str, dim: int) -> None:
+        super().__init__()
+        self.name = name
+        self.dim = dim
+
+    @property
+    def vision_fingerprint(self) -> str:
+        """128-bit hex of name and width."""
+        content = json.dumps({"given vectors": self.name, "dim": self.dim})
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+    def pixels(self, image: Image.Image) -> torch.Tensor:
+        """Raise BadImage, since there is no model."""
+        raise BadImage(
+            f"no vector of it is stored as {self.name} ({self.dim} wide): "
+            "store one with paragrain embed --vectors"
+        )
+
+    def image_features(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
+        """Raise ParagrainError, since there is no model."""
+        raise ParagrainError(
+            f"the image embeddings {self.name} are stored ones, so no model can make more: store "
+            "them with paragrain embed --vectors"
+        )
+
+    def vision_tensors(self) -> dict[str, torch.Tensor]:
+        """None."""
+        return {}
+
+    def vision_settings(self) -> dict[str, Any]:
+        """Name and width."""
+        return {"precomputed": self.name, "dim": self.dim}
+
+    def write(self, folder: Path) -> None:
+        """Write nothing: the checkpoint's configuration says all."""
+
+
+def patches(output: Any) -> torch.Tensor:
+    """The last hidden states of a vision model as `[B, P, H]`.
+
+    Those of a convolutional model are `[B, H, rows, columns]`.
+    """
+    hidden: torch.Tensor = output.last_hidden_state
+    return hidden if hidden.ndim == 3 else hidden.flatten(2).transpose(1, 2)
+
+
+def saved_vision(folder: Path, name: str) -> ImageTower:
+    """The image tower of a saved pair."""
+    with one_sentence(f"the image tower of {name} cannot be found"):
+        note = read_json(folder / "config.json")["vision"]
+        if "precomputed" in note:
+            return PrecomputedEmbeddings(str(note["precomputed"]), int(note["dim"]))
+    folder, name = folder / "vision", f"the image tower of {name}"
+    encoder = encoder_class(read_config(folder, name), name)
+    if encoder is None:
+        return ModelTower.from_folder(folder, name)
+    return open_folder(encoder, folder, name)
+
+
+class _PillowProcessor:
+    """The Pillow kind of whatever image processor a folder names: torchvision's resizing gives
+    other pixels, so other vectors."""
+
+    @staticmethod
+    def from_pretrained(folder: Path, **options: Any) -> Any:
+        return AutoImageProcessor.from_pretrained(folder, backend="pil", **options)
 
 
 class PairEncoder(ImageTextEncoder):
@@ -39,7 +222,7 @@ class PairEncoder(ImageTextEncoder):
             as they were, nearly.
     """
 
-    model: "_Parts"
+    model: "_PairModules"
     towers = ("text",)
     text_outputs = ("pooled", "tokens")
 
@@ -50,7 +233,7 @@ class PairEncoder(ImageTextEncoder):
         name: str,
         projection: nn.Linear | None = None,
     ) -> None:
-        parts = _Parts(vision, text, projection or fresh_projection(text.width, vision.dim))
+        parts = _PairModules(vision, text, projection or fresh_projection(text.width, vision.dim))
         super().__init__(parts, vision.image_processor, text.tokenizer, name)
         self.dim = vision.dim
         self.image_outputs = vision.image_outputs
@@ -148,7 +331,7 @@ class PairEncoder(ImageTextEncoder):
         modules = read_json(folder / "text" / "modules.json")
         inner = [{**module, "path": str(Path("text", module["path"]))} for module in modules]
         write_json(folder / "modules.json", inner)
-        shutil.copy(folder / "text" / SENTENCES, folder / SENTENCES)
+        shutil.copy(folder / "text" / SENTENCE_CONFIG, folder / SENTENCE_CONFIG)
         config = {
             "model_type": PAIR,
             "dim": self.dim,
@@ -158,7 +341,7 @@ class PairEncoder(ImageTextEncoder):
         write_json(folder / "config.json", config)
 
 
-class _Parts(nn.Module):
+class _PairModules(nn.Module):
     """What a pair consists of; the image tower is frozen, and always in evaluation mode."""
 
     def __init__(self, vision: ImageTower, text: SentenceEncoder, projection: nn.Linear) -> None:
@@ -167,7 +350,7 @@ class _Parts(nn.Module):
         self.text = text
         self.projection = projection
 
-    def train(self, mode: bool = True) -> "_Parts":
+    def train(self, mode: bool = True) -> "_PairModules":
         super().train(mode)
         self.vision.eval()
         return self

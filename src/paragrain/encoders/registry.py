@@ -7,13 +7,12 @@ from typing import Any, TypeVar
 
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.blip import BlipEncoder
-from paragrain.encoders.checkpoint import GROUP, read_note
+from paragrain.encoders.checkpoint import GROUP, one_sentence, read_note
 from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.family import FamilyEncoder
 from paragrain.encoders.fgclip2 import FgClip2Encoder
 from paragrain.encoders.siglip import SiglipEncoder
 from paragrain.encoders.trained_on import read_trained_on
-from paragrain.encoders.weights import one_sentence
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.plugins import Plugin, register, registered
 
@@ -63,11 +62,7 @@ def registered_encoders() -> dict[str, Plugin]:
 
 
 def read_config(folder: Path, name: str) -> dict[str, Any]:
-    """The content of a checkpoint's `config.json`, which tells its `model_type`.
-
-    Raises:
-        ParagrainError: it is absent or damaged.
-    """
+    """The content of a checkpoint's `config.json`, which has to tell its `model_type`."""
     path = folder / "config.json"
     if not path.is_file():
         inner = folder / "checkpoint"
@@ -108,11 +103,7 @@ def encoder_class(config: dict[str, Any], name: str) -> type[ImageTextEncoder] |
 
 
 def plugin_class(plugin: Plugin) -> type[ImageTextEncoder]:
-    """The class of a registered encoder.
-
-    Raises:
-        ParagrainError: it cannot be imported, or is no encoder.
-    """
+    """The class of a registered encoder."""
     kind = plugin.load()
     if not (isinstance(kind, type) and issubclass(kind, ImageTextEncoder)):
         raise ParagrainError(
@@ -123,11 +114,7 @@ def plugin_class(plugin: Plugin) -> type[ImageTextEncoder]:
 
 
 def open_folder(kind: type[ImageTextEncoder], folder: Path, name: str) -> ImageTextEncoder:
-    """The encoder of a folder, with what the folder says of it: its maximum length, its training.
-
-    Raises:
-        ParagrainError: see `from_folder`; an encoder of another package fails in whatever way.
-    """
+    """The encoder of a folder, with the maximum length and the training that the folder tells."""
     with one_sentence(f"{kind.__name__} cannot open {name}", "name a checkpoint of its kind"):
         encoder = kind.from_folder(folder, name)
     max_length = read_note(read_config(folder, name), name).max_length

@@ -11,7 +11,7 @@ from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from paragrain.encoders.base import ImageTextEncoder, Output, check_output, unit
 from paragrain.encoders.card import Story
-from paragrain.encoders.weights import (
+from paragrain.encoders.checkpoint import (
     PROCESSOR_FILES,
     effective_tensors,
     load_part,
@@ -55,11 +55,7 @@ class RemoteEncoder(ImageTextEncoder):
 
     @classmethod
     def from_folder(cls, folder: Path, name: str) -> "RemoteEncoder":
-        """Load a folder by its own code.
-
-        Raises:
-            ParagrainError: that code fails.
-        """
+        """Load a folder by its own code."""
         trusted = {"trust_remote_code": True}
         processor = load_part(
             AutoImageProcessor, folder, name, "image processor", PROCESSOR_FILES, **trusted
@@ -93,12 +89,10 @@ class RemoteEncoder(ImageTextEncoder):
         return unit(_pooled(made))
 
     def text_tensors(self) -> dict[str, torch.Tensor]:
-        """All weights, since it is not known which are of the text tower."""
+        """All weights, since it is not known which are of which tower."""
         return effective_tensors(self.model)
 
-    def vision_tensors(self) -> dict[str, torch.Tensor]:
-        """All weights, since it is not known which are of the image tower."""
-        return effective_tensors(self.model)
+    vision_tensors = text_tensors
 
     def text_settings(self) -> dict[str, Any]:
         """Configuration, and a hash of the file of the model's class."""
@@ -112,11 +106,7 @@ class RemoteEncoder(ImageTextEncoder):
         return {**self.text_settings(), "processor": plain_settings(self.image_processor)}
 
     def save(self, folder: Path | str, story: Story | None = None) -> None:
-        """There is no checkpoint of it but its own.
-
-        Raises:
-            UsageError: always.
-        """
+        """Raise UsageError, since its code is not ours to copy."""
         raise UsageError(f"{self.name} runs code of its own and is not saved: copy its folder")
 
 

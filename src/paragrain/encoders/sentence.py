@@ -13,21 +13,21 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoTokenizer
 
-from paragrain.encoders import tokenization
-from paragrain.encoders.checkpoint import write_model, write_tokenizer
-from paragrain.encoders.tokens import MIN_LENGTH
-from paragrain.encoders.weights import (
+from paragrain.encoders.checkpoint import (
     effective_tensors,
-    load_bare,
+    load_base_model,
     load_part,
     one_sentence,
     plain_settings,
     read_weights,
+    write_model,
+    write_tokenizer,
 )
+from paragrain.encoders.tokens import MIN_LENGTH, set_lower_case
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
 
-SENTENCES = "config_sentence_transformers.json"
+SENTENCE_CONFIG = "config_sentence_transformers.json"
 
 POOLINGS = ("mean", "cls", "max")
 """How the hidden states of a text become one vector."""
@@ -44,7 +44,7 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.GELU": nn.GELU,
     "torch.nn.modules.activation.SiLU": nn.SiLU,
 }
-_MOST_TOKENS = 100_000
+_NO_LIMIT = 100_000
 """Tokenizers that know no limit say something above this."""
 
 
@@ -109,7 +109,7 @@ class SentenceEncoder(nn.Module):
     """A text encoder and what makes one vector of its hidden states.
 
     Args:
-        model: in float32, as `weights.load_bare` gives it.
+        model: in float32, as `weights.load_base_model` gives it.
         tokenizer: its fast tokenizer.
         pooling: one of `POOLINGS`.
         dense: layers behind the pooling.
@@ -138,7 +138,7 @@ class SentenceEncoder(nn.Module):
         self.model = model
         self.lower_case = lower_case
         if lower_case:
-            tokenization.lower_case(tokenizer)
+            set_lower_case(tokenizer)
         self.pooling = pooling
         self.dense = nn.ModuleList(dense)
         self.max_tokens = limit or _positions(model, tokenizer)
@@ -167,7 +167,7 @@ class SentenceEncoder(nn.Module):
         path = inner / "sentence_bert_config.json"
         settings = _settings(path, name) if path.is_file() else {}
         lower = bool(settings.get("do_lower_case"))
-        encoder = cls(load_bare(inner, name), tokenizer, pooling, dense, name, lower, limit)
+        encoder = cls(load_base_model(inner, name), tokenizer, pooling, dense, name, lower, limit)
         stated = settings.get("max_seq_length")
         if isinstance(stated, int) and stated >= MIN_LENGTH:
             encoder.default_max_length = stated
@@ -240,7 +240,7 @@ class SentenceEncoder(nn.Module):
         write_tokenizer(folder, self.tokenizer, max_length, processor_class=None)
         settings = {"max_seq_length": max_length, "do_lower_case": self.lower_case}
         write_json(folder / "sentence_bert_config.json", settings)
-        write_json(folder / SENTENCES, {"__version__": {}, "similarity_fn_name": "cosine"})
+        write_json(folder / SENTENCE_CONFIG, {"__version__": {}, "similarity_fn_name": "cosine"})
         paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
         (folder / "1_Pooling").mkdir()
         old = {key: mode == self.pooling for key, mode in _OLD_POOLINGS.items()}
@@ -312,4 +312,4 @@ def _positions(model: Any, tokenizer: Any) -> int:
             fill = module.padding_idx
             return module.num_embeddings - (0 if fill is None else fill + 1)
     limits = (getattr(model.config, "max_position_embeddings", 0), tokenizer.model_max_length)
-    return next((int(limit) for limit in limits if 0 < limit <= _MOST_TOKENS), 512)
+    return next((int(limit) for limit in limits if 0 < limit <= _NO_LIMIT), 512)

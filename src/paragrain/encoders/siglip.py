@@ -10,7 +10,7 @@ from transformers.models.siglip.image_processing_pil_siglip import SiglipImagePr
 
 from paragrain.encoders.checkpoint import write_tokenizer
 from paragrain.encoders.family import Family, FamilyEncoder
-from paragrain.encoders.tokenization import lower_case
+from paragrain.encoders.tokens import set_lower_case
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json
 
@@ -32,7 +32,7 @@ class SiglipTokenizer:
             folder, **options
         )
         if says.get("do_lower_case", True):
-            lower_case(tokenizer)
+            set_lower_case(tokenizer)
         return tokenizer
 
 

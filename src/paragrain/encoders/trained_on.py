@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from paragrain.collection import Collection
-from paragrain.encoders.weights import one_sentence
+from paragrain.encoders.checkpoint import one_sentence
 from paragrain.files import read_json, write_json
 
 FILE = "trained_on.json"

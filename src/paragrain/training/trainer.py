@@ -25,8 +25,7 @@ from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders.base import ImageTextEncoder, TrainSpec
 from paragrain.encoders.checkpoint import recover
-from paragrain.encoders.loading import load_encoder
-from paragrain.encoders.roundtrip import check_returns
+from paragrain.encoders.loading import check_returns, load_encoder
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_json
 from paragrain.progress import progress_bar

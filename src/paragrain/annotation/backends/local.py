@@ -168,7 +168,7 @@ class _Model:
     def __init__(self, name: str, device: str | None):
         from transformers import GenerationConfig
 
-        from paragrain.encoders.hub import choose_device
+        from paragrain.encoders.loading import choose_device
 
         self.device = choose_device(device)
         self.processor, self.model = _open(name, self.device)
@@ -291,7 +291,7 @@ def _conversation(prompt: str, image: Any = None) -> list[dict[str, Any]]:
 
 
 def _gist(error: Exception) -> str:
-    from paragrain.encoders.weights import first_line
+    from paragrain.encoders.checkpoint import first_line
 
     return first_line(error)
 
@@ -301,8 +301,8 @@ def _open(name: str, device: "torch.device") -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    from paragrain.encoders.hub import checkpoint_folder, snapshot
-    from paragrain.encoders.weights import quiet_transformers
+    from paragrain.encoders.checkpoint import quiet_transformers
+    from paragrain.encoders.loading import checkpoint_folder, snapshot
 
     folder = checkpoint_folder(name, lambda hub_name: snapshot(hub_name, _FILES))
     try:

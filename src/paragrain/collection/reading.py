@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -403,7 +402,7 @@ def null_images(metadata: pq.FileMetaData, index: int) -> tuple[int | None, int]
     return group.num_rows, group.num_rows
 
 
-def _unsound(id: str, path: str | None, seen: Names[str]) -> str | None:
+def _unsound(id: str, path: str | None, seen: set[str]) -> str | None:
     """Why a row cannot be used, or `None`."""
     if not id:
         return "it has no id"

@@ -15,7 +15,7 @@ from paragrain.collection.identities import BadRecord, Identities, Item, Read
 from paragrain.collection.image_files import LINKED, ImageFiles
 from paragrain.collection.kept_texts import KeptTexts
 from paragrain.collection.reading import inside, known_info
-from paragrain.collection.reports import ImportReport, Pair, Skipped, WriteOptions, texts_notes
+from paragrain.collection.reports import ImportReport, Problem, Skipped, WriteOptions, texts_notes
 from paragrain.collection.shards import (
     MEBIBYTE,
     Row,
@@ -44,7 +44,7 @@ def write_collection(
     name: str,
     source: str,
     created_by: str | None = None,
-    problems: Iterable[Pair] = (),
+    problems: Iterable[Problem] = (),
     notes: Iterable[str] = (),
     shard_rows: int = 1000,
     shard_bytes: int = 128 * MEBIBYTE,

@@ -18,10 +18,10 @@ _TEXT_LIMIT = 1 << 20  # more than any text that tells how a picture is turned
 _JPEG_ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 _JPEG_SPEAKS = {*range(0xE0, 0xF0), 0xFE}  # APPn and comments
 
-_TIFF_PIXELS = {
-    *(256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 292, 293, 317, 320),
-    *(322, 323, 324, 325, 332, 338, 339, 347, *range(512, 522), 529, 530, 531, 532),
-}
+_TIFF_PIXELS = set(range(512, 522)).union(
+    (256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 292, 293, 317, 320),
+    (322, 323, 324, 325, 332, 338, 339, 347, 529, 530, 531, 532),
+)
 _TIFF_SIZES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)
 _TIFF_ORIENTATION = 274
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from paragrain.collection import Collection, ImageRef, ImportReport, Item, Record, update_records
-from paragrain.collection.kept_texts import KEPT, REPLACED
+from paragrain.collection.kept_texts import KEPT_TEXTS, REPLACED_TEXTS
 
 Items = Callable[..., list[Item]]
 Write = Callable[..., ImportReport]
@@ -77,7 +77,7 @@ def test_an_import_without_its_table_keeps_what_the_table_said(
     kept = {"captions": 2, "generated": 1, "paragraph": 1, "negatives": 1}
     assert report.carried == kept
     assert any("captions of 2 images" in note for note in report.notes)
-    assert not (folder / KEPT).exists()
+    assert not (folder / KEPT_TEXTS).exists()
 
 
 def test_a_source_that_says_other_texts_has_the_old_ones_named_and_written_down(
@@ -92,8 +92,8 @@ def test_a_source_that_says_other_texts_has_the_old_ones_named_and_written_down(
     assert one.generated == PAID["generated"]
     assert json.loads(one.annotation or "") == {"captions": {"model": "m"}}
     assert report.replaced == {"captions": 1, "paragraph": 1}
-    assert any(REPLACED in note for note in report.notes)
-    (line,) = (folder / REPLACED).read_text("utf-8").splitlines()
+    assert any(REPLACED_TEXTS in note for note in report.notes)
+    (line,) = (folder / REPLACED_TEXTS).read_text("utf-8").splitlines()
     assert json.loads(line) == {
         "id": "a",
         "captions": ["mine"],
@@ -133,7 +133,7 @@ def test_another_picture_of_the_same_name_does_not_get_texts_of_the_old_one(
     report = write(folder, [photo("a", 3), photo("b", 2)])
     assert record(folder, "a").captions == []
     assert report.waiting == 1
-    assert any(KEPT in note for note in report.notes)
+    assert any(KEPT_TEXTS in note for note in report.notes)
 
 
 def test_new_metadata_make_no_new_picture(tmp_path: Path, write: Write) -> None:
@@ -151,7 +151,7 @@ def test_texts_of_a_picture_that_was_gone_return_with_it(tmp_path: Path, write: 
     assert write(folder, [photo("b", 2), photo("c", 3)]).waiting == 1  # and not forgotten
     report = write(folder, [photo("b", 2), photo("c", 3), photo("back", 1)])
     assert paid(record(folder, "back")) == PAID
-    assert (report.waiting, (folder / KEPT).exists()) == (0, False)
+    assert (report.waiting, (folder / KEPT_TEXTS).exists()) == (0, False)
 
 
 def test_texts_go_to_a_copy_that_was_there_when_the_original_goes(
@@ -170,7 +170,9 @@ def test_copies_with_texts_of_their_own_lose_none(tmp_path: Path, write: Write) 
     write(folder, [photo("a", 1, captions=["one"]), photo("b", 1, captions=["two"])])
     write(folder, [photo("z", 1)])
     there = [record(folder, "z").captions]
-    there += [json.loads(line)["captions"] for line in (folder / REPLACED).read_text().splitlines()]
+    there += [
+        json.loads(line)["captions"] for line in (folder / REPLACED_TEXTS).read_text().splitlines()
+    ]
     assert sorted(there) == [["one"], ["two"]]
 
 
@@ -193,7 +195,7 @@ def test_dropping_is_asked_for_by_name_and_named(tmp_path: Path, write: Write) -
     assert (one.captions, one.split, one.group, one.url) == ([], "test", "g", told["url"])
     assert paid(record(folder, "b"))["paragraph"] is None
     assert report.dropped == {"captions": 2, "generated": 1, "paragraph": 1, "negatives": 1}
-    assert not (folder / KEPT).exists()
+    assert not (folder / KEPT_TEXTS).exists()
     assert any(note.startswith("dropped, as asked for: captions of 2") for note in report.notes)
 
 
@@ -221,7 +223,7 @@ def test_half_a_line_costs_nothing_but_itself(tmp_path: Path, write: Write) -> N
     folder = tmp_path / "c"
     write(folder, [photo("a", 1, captions=["mine"]), photo("b", 2, captions=["two"])])
     write(folder, [photo("b", 2, captions=["two"])])
-    with (folder / KEPT).open("a") as file:
+    with (folder / KEPT_TEXTS).open("a") as file:
         file.write('{"id": "half')
     write(folder, [photo("a", 1), photo("b", 2)])
     assert record(folder, "a").captions == ["mine"]
@@ -316,9 +318,11 @@ def test_a_kill_at_any_moment_loses_no_text(tmp_path: Path, write: Write) -> Non
             "b": ["mine b"], "z": ["mine a"], "c": ["new c"], "d": ["mine d"],
         }, steps  # fmt: skip
         assert paid(record(folder, "z")) == paid(record(folder, "d")) == PAID
-        waiting = [json.loads(line) for line in (folder / KEPT).read_text("utf-8").splitlines()]
+        waiting = [
+            json.loads(line) for line in (folder / KEPT_TEXTS).read_text("utf-8").splitlines()
+        ]
         assert sorted(line["id"] for line in waiting) == ["e", "f"], steps
         assert waiting[0]["texts"]["paragraph"] == PAID["paragraph"]
-        assert "mine c" in (folder / REPLACED).read_text("utf-8")
+        assert "mine c" in (folder / REPLACED_TEXTS).read_text("utf-8")
         steps += 1
     assert steps > 10

@@ -25,7 +25,7 @@ def test_it_is_a_list_whatever_of_it_is_in_memory(
     after: list[tuple[str, str]],
     kept: int,
 ) -> None:
-    monkeypatch.setattr(module, "KEPT", kept)
+    monkeypatch.setattr(module, "IN_MEMORY", kept)
     skipped = Skipped(tmp_path / "not" / "there" / "yet")
     skipped.extend(before)
     assert list(skipped) == list(skipped) == before
@@ -58,7 +58,7 @@ def test_many_names_take_little_memory(tmp_path: Path) -> None:
 def test_an_import_counts_all_and_reports_the_first(
     tmp_path: Path, write: Callable[..., ImportReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "KEPT", 5)
+    monkeypatch.setattr(module, "IN_MEMORY", 5)
 
     def bad(n: int) -> Item:
         def fail() -> None:

@@ -102,7 +102,7 @@ def test_the_command_writes_table_file_and_plot(
     )
     done = paragrain(*words, "--out", tmp_path / "s.json")
     assert done.code == 0, done.err
-    assert "cut by words" in done.out
+    assert "truncated by words" in done.out
     cells = [line.split() for line in done.out.splitlines()]
     assert ["20", "20", "100.0"] in [row[:3] for row in cells]
     entries = json.loads((tmp_path / "s.json").read_text("utf-8"))["results"]

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
 from paragrain.annotation.calls import KINDS, Call, Failure, Kind, Reply, RequestFailed
@@ -23,6 +22,7 @@ from paragrain.annotation.parsing import (
 from paragrain.annotation.prompts import schema
 from paragrain.annotation.settings import AnnotationSettings, BackendSettings
 from paragrain.collection import Record, fields
+from paragrain.files import digest
 from paragrain.words import sentences
 
 Answer = Reply | RequestFailed
@@ -415,7 +415,7 @@ def call_seed(seed: int, content: str, call: Call) -> int:
     True
     """
     parts = f"{seed} {content} {call.kind} {call.candidate} {call.number}"
-    return int.from_bytes(blake2b(parts.encode(), digest_size=4).digest(), "big") >> 1
+    return int.from_bytes(digest(parts, size=4)) >> 1
 
 
 def _excerpt(reply: Reply) -> str:

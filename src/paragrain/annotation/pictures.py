@@ -2,13 +2,13 @@
 
 import io
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from PIL import Image
 
 from paragrain.annotation.settings import ImageRule
 from paragrain.collection import Collection, Record
 from paragrain.embeddings.linked import is_content_hash, linked_contents, linked_paths
+from paragrain.files import digest
 from paragrain.images import BadImage, content_hash, decode
 
 RULE_VERSION = 1  # raised whenever the same image would be sent otherwise
@@ -93,7 +93,7 @@ class Contents:
         self._collection = collection
         self._now = linked_contents(collection, linked_paths(collection))
         both = "\n".join(f"{path}\n{content}" for path, content in sorted(self._now.items()))
-        self.linked = blake2b(both.encode(), digest_size=16).hexdigest() if self._now else ""
+        self.linked = digest(both).hex() if self._now else ""
 
     def of(self, record: Record) -> str | None:
         """The hash that a record tells, its image unread; None if it tells none.

@@ -6,7 +6,6 @@ this project's. Raise `VERSION` with every change of a default: it stands in eac
 
 import re
 import string
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from paragrain.errors import UsageError
+from paragrain.files import digest
 
 VERSION = "1"
 
@@ -199,9 +199,9 @@ def load_prompts(path: Path) -> PromptSet:
         raise UsageError(
             f"{path}: there is no template {foreign[0]!r}: choose from {', '.join(names)}"
         )
-    digest = blake2b(text.encode(), digest_size=4).hexdigest()
+    version = f"custom-{digest(text, size=4).hex()}"
     try:
-        return PromptSet(**{"version": f"custom-{digest}", **values})
+        return PromptSet(**{"version": version, **values})
     except (ValidationError, TypeError) as error:
         what = error.errors()[0] if isinstance(error, ValidationError) else {"msg": str(error)}
         where = ".".join(map(str, what.get("loc", ())))

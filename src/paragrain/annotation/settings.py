@@ -2,7 +2,6 @@
 
 import json
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from paragrain.annotation.prompts import PromptSet
 from paragrain.errors import UsageError
+from paragrain.files import digest
 
 T = TypeVar("T", bound=BaseModel)
 _PIECE = 65536  # bytes
@@ -119,14 +119,14 @@ SAYS = {"backend", "model", "errors"}
 @lru_cache(maxsize=16)
 def _weights_digest(folder: Path) -> str:
     """8 hexadecimal digits of a checkpoint: its configuration, and a piece of each weight file."""
-    digest = blake2b(digest_size=4)
+    parts: list[str | bytes] = []
     for path in sorted([*folder.glob("*.json"), *folder.glob("*.safetensors")]):
-        digest.update(f"{path.name} {path.stat().st_size}".encode())
+        size = path.stat().st_size
         with path.open("rb") as file:
-            digest.update(file.read(_PIECE))
-            file.seek(max(0, path.stat().st_size - _PIECE))
-            digest.update(file.read(_PIECE))
-    return digest.hexdigest()
+            parts += [f"{path.name} {size}", file.read(_PIECE)]
+            file.seek(max(0, size - _PIECE))
+            parts.append(file.read(_PIECE))
+    return digest(*parts, size=4).hex()
 
 
 class ImageRule(Settings):
@@ -239,7 +239,7 @@ def run_name(settings: AnnotationSettings) -> str:
     """16 hexadecimal digits of all settings that decide what is written."""
     asked = set(BackendSettings.model_fields) - SAYS
     value = settings.model_dump(mode="json", exclude={"generator": asked, "judge": asked})
-    return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
+    return digest(json.dumps(value, sort_keys=True), size=8).hex()
 
 
 def without_secrets(url: str) -> str:

@@ -49,7 +49,7 @@ def compare(
     Example with seeds: `paragrain compare c1/seed0.json c1/seed1.json vs c5/seed0.json
     c5/seed1.json`
     """
-    from paragrain.evaluation import compare as run
+    from paragrain import evaluation
     from paragrain.evaluation import load_result, models_in
 
     if len(results) == 1:
@@ -67,7 +67,7 @@ def compare(
         raise UsageError("--model names two models of one result file: name one file only")
     else:
         sides = [[load_result(path, max_length) for path in side] for side in _sides(results)]
-    found = run(*sides, resamples=resamples, seed=seed)
+    found = evaluation.compare(*sides, resamples=resamples, seed=seed)
     tell(json, found.as_dict(), _lines(found))
 
 

@@ -32,7 +32,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="What a published number was measured on, such as docci-all; it says texts, "
-            "tokens, split and normalise, and other options override it."
+            "maximum length, split and normalise, and other options override it."
         ),
     ] = None,
     texts: Annotated[
@@ -42,7 +42,7 @@ def evaluate(
     max_length: Annotated[
         int | None,
         typer.Option(
-            help="Length, by default the protocol's or the model's; what is cut is reported."
+            help="Length, by default the protocol's or the model's; what is truncated is reported."
         ),
     ] = None,
     sweep: Annotated[
@@ -58,7 +58,7 @@ def evaluate(
     truncation: Annotated[
         str | None,
         typer.Option(
-            help="What a text too long for the length is cut to: tokens (default), whole words or "
+            help="What a text that is too long is truncated to: tokens (default), whole words or "
             "whole sentences."
         ),
     ] = None,
@@ -95,7 +95,7 @@ def evaluate(
 
     Each recall comes with its 95 % interval: 2,000 seeded draws of the images with their texts.
 
-    Example: `paragrain evaluate photos --model runs/c5/checkpoint --texts paragraph --tokens 128`
+    Example: `paragrain evaluate photos --model runs/c5/checkpoint --max-length 128`
 
     Example: `paragrain evaluate docci --model blip0 --protocol docci-all --out runs/docci.json`
 

@@ -1,17 +1,16 @@
 """Whatever ends a command, in one sentence: what is wrong, where, and what to do."""
 
-import errno
 import os
 import re
 import traceback
 
 from paragrain.errors import EXIT_FAILED, EXIT_USAGE, ParagrainError
+from paragrain.files import NO_ROOM
 
 INTERRUPTED = 130
 STOPPED = "stopped; run the same command again to go on"
 DEBUG = "PARAGRAIN_DEBUG"
 
-_NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _NO_ROOM_TEXT = re.compile(r"os error (28|27|122)\b|No space left|File too large|quota exceeded")
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|unable to allocate|bad_alloc", re.I)
 
@@ -71,7 +70,7 @@ def _sentence(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, BrokenPipeError):
         return ""
-    if getattr(error, "errno", None) in _NO_ROOM or _NO_ROOM_TEXT.search(text):
+    if getattr(error, "errno", None) in NO_ROOM or _NO_ROOM_TEXT.search(text):
         place = getattr(error, "filename", None)
         where = f" at {place}" if place else ""
         return (

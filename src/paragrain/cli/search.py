@@ -42,7 +42,7 @@ def search(
     max_length: Annotated[
         int | None,
         typer.Option(
-            help="Read so many tokens of the query; by default as many as the model is made for."
+            help="Tokens of the query that are read, by default as many as the model is made for."
         ),
     ] = None,
     split: SplitOption = None,
@@ -63,11 +63,11 @@ def search(
     source = Collection.open(collection)
     queries = _queries(query, file)
 
+    from paragrain import searching
     from paragrain.encoders import encoder_for
-    from paragrain.searching import search as run
 
     encoder = encoder_for(source, model, device, trust_remote_code=trust_remote_code)
-    results = run(
+    results = searching.search(
         source, encoder, queries, k=k, max_length=max_length, split=split, progress=not json
     )
     if file is None:

@@ -1,16 +1,15 @@
 """What a collection holds already, compared with what an import wants, and brought down to that."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paragrain.collection.fields import Record
-from paragrain.collection.identities import Identities
+from paragrain.collection.identities import Identities, Item, Read
 from paragrain.collection.image_files import IMAGES, LINKED, delete_unused, linked
 from paragrain.collection.kept_texts import keep
 from paragrain.collection.reading import file_records, inside, known_info, rows_as_taken
@@ -24,11 +23,6 @@ from paragrain.collection.shards import (
 from paragrain.collection.splits import TRAIN
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash
-
-if TYPE_CHECKING:
-    from paragrain.collection.writing import Item
-
-Read = Callable[[], Iterable["Item"]]
 
 DAMAGED = "damaged"
 """The folder for Parquet files that cannot be read, and may hold what somebody wrote."""
@@ -107,7 +101,7 @@ class Existing:
                 "which would empty it: choose another folder, or delete that one first"
             )
 
-    def _has_picture_of(self, items: Iterable["Item"]) -> bool:
+    def _has_picture_of(self, items: Iterable[Item]) -> bool:
         """Whether a picture of the items is there already, under whatever name."""
         shards = finished_shards(self._folder)
         contents = {entry.content for shard in shards for entry in shard.entries} - {None}
@@ -185,7 +179,7 @@ def _linked_paths(shard: Shard) -> list[str | None]:
     return [r.image.path if link else None for r, link in zip(records, links, strict=True)]
 
 
-def _content(item: "Item", folder: Path) -> str | None:
+def _content(item: Item, folder: Path) -> str | None:
     """The content hash of an item's image as it is now; None if it cannot be had."""
     try:
         if item.file is not None:

@@ -1,13 +1,47 @@
-"""What a source holds, as digests: millions of ids and stamps in few bytes each."""
+"""What a source holds: its items, and millions of their ids and stamps in few bytes each."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from paragrain.collection.fields import Record
+from paragrain.errors import ParagrainError
 from paragrain.files import digest
 
 DIGEST_BYTES = 16
 """Of an id, and of a stamp: that two of four million ids share one is a case in 10^25."""
+
+
+class BadRecord(ParagrainError):
+    """A source's item that cannot become a record; its message is the reason, in a few words."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that a source can turn into a record.
+
+    Attributes:
+        id: the id of the record.
+        stamp: a short string that changes when the item's source changes, such as its size and
+            time; an item whose stamp is already in the collection is not made again.
+        make: makes the record. It is called from one of several threads, and may raise
+            `BadImage`, `BadRecord` or `OSError`: the item is then skipped and named.
+        trusted: the image needs no check, since it was made a moment ago.
+        file: holds the image and nothing else, so that it can be linked; none if there is none.
+        says_split: its split comes from the source or the user, and is not the default.
+    """
+
+    id: str
+    stamp: str
+    make: Callable[[], Record]
+    trusted: bool = False
+    file: Path | None = None
+    says_split: bool = True
+
+
+Read = Callable[[], Iterable[Item]]
 
 
 def _digests(texts: Iterable[str]) -> np.ndarray:

@@ -23,10 +23,10 @@ from paragrain.collection.shards import finished_shards
 from paragrain.collection.updating import update_collection
 from paragrain.files import replacing
 
-KEPT = "kept_texts.jsonl"
+KEPT_TEXTS = "kept_texts.jsonl"
 """Texts without a picture, in the collection's folder."""
 
-REPLACED = "replaced_texts.jsonl"
+REPLACED_TEXTS = "replaced_texts.jsonl"
 """Texts in whose place an import put others; nothing reads it but people."""
 
 TEXTS = tuple(name for name, field in FIELDS.items() if field.role == "text")
@@ -81,7 +81,7 @@ def _notes(old: str | None, own: str | None, replaced: Iterable[str]) -> str | N
     return own if notes == now else old if notes == before else json.dumps(notes)
 
 
-class Left(NamedTuple):
+class KeptLine(NamedTuple):
     """A line of the file, by its number, and the picture that it belongs to."""
 
     number: int
@@ -123,7 +123,7 @@ class KeptTexts:
 
     def _read_keys(self) -> Iterator[str]:
         try:
-            file = (self._folder / KEPT).open("rb")
+            file = (self._folder / KEPT_TEXTS).open("rb")
         except FileNotFoundError:
             return
         seen: set[str] = set()
@@ -145,7 +145,7 @@ class KeptTexts:
     def line(self, number: int) -> dict[str, Any]:
         """What one line says."""
         begin, length = self._places[number]
-        with (self._folder / KEPT).open("rb") as file:
+        with (self._folder / KEPT_TEXTS).open("rb") as file:
             return _sound(os.pread(file.fileno(), length, begin))
 
     def _find(self, id: str, content: str | None, pixels: str | None) -> int | None:
@@ -193,21 +193,21 @@ class KeptTexts:
         is all forgotten instead.
         """
         left = [
-            Left(number, line["id"], line["content"], line["pixels"])
+            KeptLine(number, line["id"], line["content"], line["pixels"])
             for number in range(len(self._places))
             if number not in self._used
             for line in [self.line(number)]
         ]
         if drop:
             self._count_dropped(left)
-            (self._folder / KEPT).unlink(missing_ok=True)
+            (self._folder / KEPT_TEXTS).unlink(missing_ok=True)
             return
         if left:
             self._give(left)
         self._write()
         self.waiting = len(self._places) - len(self._used)
 
-    def _count_dropped(self, left: list[Left]) -> None:
+    def _count_dropped(self, left: list[KeptLine]) -> None:
         """Count the text fields of what is left that no record has as they are."""
         there = _by_picture(self._folder, {line.content for line in left}) if left else {}
         for line in left:
@@ -219,7 +219,7 @@ class KeptTexts:
                 if name in texts and not any(own.get(name) == texts[name] for own in has)
             )
 
-    def _give(self, left: list[Left]) -> None:
+    def _give(self, left: list[KeptLine]) -> None:
         """Fill the empty fields of records with what is left of their pictures."""
         by_pixels = {
             entry.pixels: entry.content
@@ -249,12 +249,12 @@ class KeptTexts:
         """Write down what was replaced, and keep only what has found no picture."""
         replaced = sorted((number, names) for number, names in self._used.items() if names)
         if replaced:
-            with (self._folder / REPLACED).open("a", encoding="utf-8") as file:
+            with (self._folder / REPLACED_TEXTS).open("a", encoding="utf-8") as file:
                 for number, names in replaced:
                     line = self.line(number)
                     texts = {name: line["texts"][name] for name in names}
                     file.write(_as_line({"id": line["id"], **texts}))
-        path = self._folder / KEPT
+        path = self._folder / KEPT_TEXTS
         if len(self._used) == len(self._places):
             path.unlink(missing_ok=True)
         elif self._used:
@@ -265,7 +265,7 @@ class KeptTexts:
 
 def keep(folder: Path, gone: Iterable[tuple[Record, str | None]]) -> None:
     """Add what is written about some records, each with its `pixels_hash`, to what is kept."""
-    path = folder / KEPT
+    path = folder / KEPT_TEXTS
     with path.open("ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)

@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ FINGERPRINT = b"paragrain.fingerprint"
 
 
 @dataclass
-class _Group:
+class _RowGroup:
     """One row group of one Parquet file, and which of its rows are sound.
 
     `rows` are positions within the group; `start` is the place of the first sound row in the
@@ -274,17 +273,17 @@ class Collection:
         }
 
     @cached_property
-    def _scan(self) -> tuple[list[str], list[str], list[_Group]]:
+    def _scan(self) -> tuple[list[str], list[str], list[_RowGroup]]:
         """Ids and splits of all sound rows, and where they lie; finds the problems."""
         ids: list[str] = []
         splits: list[str] = []
-        groups: list[_Group] = []
+        groups: list[_RowGroup] = []
         seen: set[str] = set()
         for file, metadata in self._files.items():
             first = 0
             for index in range(metadata.num_row_groups):
                 nulls, size = null_images(metadata, index)
-                group = _Group(file, index, len(ids), [], stored=nulls != size)
+                group = _RowGroup(file, index, len(ids), [], stored=nulls != size)
                 columns = {"id", "split"} if nulls == 0 else {"id", "split", "image.path"}
                 values = read_columns(file, index, columns)
                 paths = values.get("image") or [None] * size
@@ -403,7 +402,7 @@ def null_images(metadata: pq.FileMetaData, index: int) -> tuple[int | None, int]
     return group.num_rows, group.num_rows
 
 
-def _unsound(id: str, path: str | None, seen: Names[str]) -> str | None:
+def _unsound(id: str, path: str | None, seen: set[str]) -> str | None:
     """Why a row cannot be used, or `None`."""
     if not id:
         return "it has no id"

@@ -8,15 +8,14 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, TypedDict
 
 from paragrain.collection.image_files import Store
-from paragrain.collection.kept_texts import KEPT as KEPT_TEXTS
-from paragrain.collection.kept_texts import REPLACED
+from paragrain.collection.kept_texts import KEPT_TEXTS, REPLACED_TEXTS
 from paragrain.files import replacing
 from paragrain.words import counted
 
-KEPT = 1000
+IN_MEMORY = 1000
 """So much of what was left out is kept in memory; all of it is on disk."""
 
-Pair = tuple[str, str]
+Problem = tuple[str, str]
 """The id, or the place, of what was left out, and the reason."""
 
 
@@ -77,7 +76,7 @@ class ImportReport:
     kept: int = 0
     removed: int = 0
     renamed: int = 0
-    skipped: list[Pair] = field(default_factory=list)
+    skipped: list[Problem] = field(default_factory=list)
     skipped_total: int = 0
     splits: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -95,7 +94,7 @@ def texts_notes(report: ImportReport) -> list[str]:
     if report.replaced:
         notes.append(
             f"replaced by those of this import: {_listed(report.replaced)} "
-            f"(the old ones are in {report.folder / REPLACED})"
+            f"(the old ones are in {report.folder / REPLACED_TEXTS})"
         )
     if report.dropped:
         notes.append(f"dropped, as asked for: {_listed(report.dropped)}")
@@ -113,12 +112,12 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 class Skipped:
-    """Everything that was left out, in order: the first `KEPT` in memory, all of it in a file.
+    """Everything that was left out, in order: the first `IN_MEMORY` in memory, all of it in a file.
 
     That file has no name, so that no kill leaves it behind.
 
     Attributes:
-        first: the first of them, `KEPT` at most.
+        first: the first of them, `IN_MEMORY` at most.
 
     >>> skipped = Skipped(Path("."))
     >>> skipped.append(("7", "truncated"))
@@ -134,24 +133,24 @@ class Skipped:
 
     def clear(self) -> None:
         """Forget all."""
-        self.first: list[Pair] = []
+        self.first: list[Problem] = []
         self._count = 0
         self._file = SpooledTemporaryFile(  # noqa: SIM115  (it stays open)
             1 << 16, "w+", encoding="ascii", dir=str(self._near)
         )
 
-    def append(self, pair: Pair) -> None:
+    def append(self, problem: Problem) -> None:
         """Add one."""
-        if self._count < KEPT:
-            self.first.append(pair)
+        if self._count < IN_MEMORY:
+            self.first.append(problem)
         self._count += 1
-        id, reason = pair
+        id, reason = problem
         self._file.write(json.dumps({"id": id, "reason": reason}) + "\n")
 
-    def extend(self, pairs: Iterable[Pair]) -> None:
+    def extend(self, problems: Iterable[Problem]) -> None:
         """Add some."""
-        for pair in pairs:
-            self.append(pair)
+        for problem in problems:
+            self.append(problem)
 
     def example(self) -> str:
         """The first of them for the end of a sentence, such as " (7: truncated)"; "" if none."""
@@ -168,7 +167,7 @@ class Skipped:
         finally:
             self._file.seek(0, 2)
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Problem]:
         """All of them; none may be added meanwhile."""
         for line in self._lines():
             value = json.loads(line)

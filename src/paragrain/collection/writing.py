@@ -1,7 +1,7 @@
 """Writing a collection as a sync: only what is missing or changed is made, a kill loses little."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -10,12 +10,12 @@ from typing import Any, Unpack
 import numpy as np
 
 from paragrain.collection.existing import Existing, refuse_other_files
-from paragrain.collection.fields import FIELDS, NESTED_FIELDS, ImageRef, Record, record_digest
-from paragrain.collection.identities import Identities
+from paragrain.collection.fields import FIELDS, NESTED_FIELDS, ImageRef, record_digest
+from paragrain.collection.identities import BadRecord, Identities, Item, Read
 from paragrain.collection.image_files import LINKED, ImageFiles
 from paragrain.collection.kept_texts import KeptTexts
 from paragrain.collection.reading import inside, known_info
-from paragrain.collection.reports import ImportReport, Pair, Skipped, WriteOptions, texts_notes
+from paragrain.collection.reports import ImportReport, Problem, Skipped, WriteOptions, texts_notes
 from paragrain.collection.shards import (
     MEBIBYTE,
     Row,
@@ -37,36 +37,6 @@ FORMAT = 1
 """Version of the layout on disk, kept in `collection.json`."""
 
 
-class BadRecord(ParagrainError):
-    """A source's item that cannot become a record; its message is the reason, in a few words."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """One thing that a source can turn into a record.
-
-    Attributes:
-        id: the id of the record.
-        stamp: a short string that changes when the item's source changes, such as its size and
-            time; an item whose stamp is already in the collection is not made again.
-        make: makes the record. It is called from one of several threads, and may raise
-            `BadImage`, `BadRecord` or `OSError`: the item is then skipped and named.
-        trusted: the image needs no check, since it was made a moment ago.
-        file: holds the image and nothing else, so that it can be linked; none if there is none.
-        says_split: its split comes from the source or the user, and is not the default.
-    """
-
-    id: str
-    stamp: str
-    make: Callable[[], Record]
-    trusted: bool = False
-    file: Path | None = None
-    says_split: bool = True
-
-
-Read = Callable[[], Iterable[Item]]
-
-
 def write_collection(
     folder: Path,
     items: Iterable[Item] | Read,
@@ -74,7 +44,7 @@ def write_collection(
     name: str,
     source: str,
     created_by: str | None = None,
-    problems: Iterable[Pair] = (),
+    problems: Iterable[Problem] = (),
     notes: Iterable[str] = (),
     shard_rows: int = 1000,
     shard_bytes: int = 128 * MEBIBYTE,

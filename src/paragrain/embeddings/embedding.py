@@ -1,11 +1,8 @@
 """The image embeddings of a collection: computed once, kept beside it, brought up to date."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +16,7 @@ from paragrain.encoders.tokens import check_batch_size
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
-from paragrain.runtime import cores
+from paragrain.runtime import In, Out, cores, map_ahead
 
 FEW = 0.1
 """Up to this share of missing vectors, records are fetched one by one instead of streamed."""
@@ -231,21 +228,6 @@ def _prepare(
         return _Prepared(record.id, reason=error.reason)
 
 
-_In = TypeVar("_In")
-_Out = TypeVar("_Out")
-
-
-def ahead(function: Callable[[_In], _Out], items: Iterable[_In], batch_size: int) -> Iterator[_Out]:
+def ahead(function: Callable[[In], Out], items: Iterable[In], batch_size: int) -> Iterator[Out]:
     """`map(function, items)` in threads that work ahead, but never by more than a batch or so."""
-    threads = max(2, min(16, cores()))
-    waiting: deque[Future[_Out]] = deque()
-    pool = ThreadPoolExecutor(threads)
-    try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) >= batch_size + threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    return map_ahead(function, items, threads=max(2, min(16, cores())), ahead=batch_size)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from paragrain.embeddings import embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.errors import UsageError
 from paragrain.evaluation.stored import KS, QueryRanks
+from paragrain.files import digest
 from paragrain.retrieval import RetrievalScores, exact_ranks, group_numbers, scores_from_ranks
 
 DEFAULT_SPLIT = "test"
@@ -141,7 +141,7 @@ class Benchmark:
             own[image].append(text)
         rows = sorted(zip(self.ids, self.contents, map(sorted, own), strict=True))
         text = json.dumps(rows, ensure_ascii=True)
-        return blake2b(text.encode(), digest_size=16).hexdigest()
+        return digest(text).hex()
 
     def __repr__(self) -> str:
         """What it is, in one line."""
@@ -182,7 +182,7 @@ class Benchmark:
                 "load the benchmark with it"
             )
         vectors = encode_tokens(encoder, tokens, progress=progress, **encoding)
-        name = f".ranking-{blake2b(vectors.data, digest_size=8).hexdigest()}.npz"
+        name = f".ranking-{digest(vectors.data, size=8).hex()}.npz"
         ranks = exact_ranks(
             self.images,
             vectors,

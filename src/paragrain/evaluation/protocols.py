@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cache
-from hashlib import blake2b
 from importlib import resources
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from paragrain.collection import Collection
 from paragrain.collection.fields import POSITIVE_FIELDS
 from paragrain.errors import ParagrainError, UsageError
+from paragrain.files import digest
 from paragrain.plugins import registered
 
 GROUP = "paragrain.protocols"
@@ -65,7 +65,7 @@ class Sample(_Data):
         return [id for id in ids if id in taken]
 
     def _lot(self, id: str) -> tuple[bytes, str]:
-        return blake2b(f"{self.seed} {id}".encode(), digest_size=8).digest(), id
+        return digest(f"{self.seed} {id}", size=8), id
 
 
 class Protocol(_Data):

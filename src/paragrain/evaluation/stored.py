@@ -19,14 +19,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.files import replacing
+from paragrain.files import digest, replacing
 from paragrain.retrieval import DirectionRanks, Ranks, RanksPair, hit_probability
 from paragrain.stats import LEVEL, RESAMPLES, Units, recall_interval, resample
 
@@ -158,11 +157,11 @@ class QueryRanks:
     @cached_property
     def fingerprint(self) -> str:
         """32 hexadecimal digits over all that is stored."""
-        state = blake2b(digest_size=16)
+        parts: list[str | bytes] = []
         for name, values in self._arrays().items():
-            state.update(f"{name} {values.dtype} {values.shape}\n".encode())
-            state.update(np.ascontiguousarray(values).tobytes())
-        return state.hexdigest()
+            parts.append(f"{name} {values.dtype} {values.shape}\n")
+            parts.append(np.ascontiguousarray(values).tobytes())
+        return digest(*parts).hex()
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""

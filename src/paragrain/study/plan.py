@@ -5,7 +5,6 @@ measured as it is. What a cell is follows from the study file alone, so that add
 or a benchmark to the file adds only what is new.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from pydantic import ValidationError
 from paragrain import plots
 from paragrain.errors import UsageError
 from paragrain.evaluation import load_protocol
-from paragrain.files import slug
+from paragrain.files import digest, slug
 from paragrain.plugins import registered
 from paragrain.study.file import Baseline, CellSpec, StudyFile, names_in
 from paragrain.training.config import TrainConfig, make_config
@@ -360,4 +359,4 @@ def _check_twice(study: Study) -> None:
 def short_hash(value: Any) -> str:
     """Eight hexadecimal digits of plain data."""
     text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+    return digest(text, size=4).hex()

@@ -6,7 +6,6 @@ Intervals and p-values hold both sources of spread: which queries happened to be
 has ends: `bounded`.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import load_result, result_entries, trained_on_lines
 from paragrain.evaluation.stored import DIRECTIONS, KS
+from paragrain.files import digest
 from paragrain.stats import RESAMPLES, Estimate, Units, interval, resample, with_seeds
 from paragrain.study.cells import curve_path, result_path
 from paragrain.study.plan import Study
@@ -276,12 +276,10 @@ class _Hits:
     def load(cls, path: Path, max_length: int | None, names: Sequence[tuple[str, int]]) -> "_Hits":
         result = load_result(path, max_length)
         queries = result.queries
-        asked = hashlib.blake2b("\n".join(queries.ids).encode())
-        for part in (queries.groups, queries.text_image):
-            asked.update(part.tobytes())
+        arrays = (queries.groups.tobytes(), queries.text_image.tobytes())
         return cls(
             path,
-            asked.digest(),
+            digest("\n".join(queries.ids), *arrays),
             Units.of([queries.hits(*name) for name in names]),
             len(queries.ids),
             len(queries.text_image),

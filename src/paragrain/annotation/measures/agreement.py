@@ -3,13 +3,13 @@
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from paragrain.collection import Record
 from paragrain.errors import UsageError
+from paragrain.files import digest
 from paragrain.stats import Estimate
 from paragrain.tables import Table
 
@@ -202,6 +202,6 @@ def drawn(ids: Iterable[str], count: int, seed: int) -> list[str]:
     """At most `count` of the ids, drawn by their hashes as `sample_scored` says."""
 
     def number(id: str) -> bytes:
-        return blake2b(f"{seed} {id}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        return digest(f"{seed} {id}")
 
     return heapq.nsmallest(count, ids, key=number)

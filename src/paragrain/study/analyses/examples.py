@@ -10,7 +10,6 @@ miss are shown in their proportion instead. The numbers of all kinds stand besid
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from paragrain.encoders import ImageTextEncoder, encode_texts
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark, QueryRanks
 from paragrain.evaluation.stored import DIRECTIONS
+from paragrain.files import digest
 from paragrain.images import media_type
 from paragrain.pages import Block, Gallery, Heading, Listing, OnPage, Picture, Text
 from paragrain.retrieval import top_k
@@ -197,12 +197,8 @@ def chosen(ids: Sequence[str], groups: np.ndarray, wanted: np.ndarray, examples:
     """
     rows = np.flatnonzero(wanted)
     _, first = np.unique(groups[rows], return_index=True)
-    order = sorted(rows[first].tolist(), key=lambda row: (_hash(ids[row]), row))
+    order = sorted(rows[first].tolist(), key=lambda row: (digest(ids[row]), row))
     return order[:examples]
-
-
-def _hash(id: str) -> bytes:
-    return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def choose_examples(

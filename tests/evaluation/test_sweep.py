@@ -76,7 +76,7 @@ def test_the_plot_shows_what_the_results_say(
     shares = [100 * result.about["protocol"]["share_truncated"] for result in ordered]
     assert np.array_equal(below.lines[0].get_data(), ([20, 40, 512], shares))
     assert (above.get_ylabel(), below.get_ylabel(), below.get_xlabel()) == (
-        "Recall@1, % (band: 95 %)", "texts cut, %", "maximum length of a text",
+        "Recall@1, % (band: 95 %)", "truncated, %", "maximum length of a text",
     )  # fmt: skip
     (band, _) = above.collections
     low, high = ordered[0].intervals["strict"]["image_to_text"]["R@1"]
@@ -102,7 +102,7 @@ def test_the_command_writes_table_file_and_plot(
     )
     done = paragrain(*words, "--out", tmp_path / "s.json")
     assert done.code == 0, done.err
-    assert "cut by words" in done.out
+    assert "truncated by words" in done.out
     cells = [line.split() for line in done.out.splitlines()]
     assert ["20", "20", "100.0"] in [row[:3] for row in cells]
     entries = json.loads((tmp_path / "s.json").read_text("utf-8"))["results"]

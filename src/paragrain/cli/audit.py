@@ -30,7 +30,7 @@ def audit(
     device: DeviceOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Find what EVAL shares with TRAIN: ids, addresses, images, near duplicates and texts.
+    """Find what EVAL shares with TRAIN: ids, URLs, images, near duplicates and texts.
 
     Example: `paragrain audit coco-train docci --out audit`
     """

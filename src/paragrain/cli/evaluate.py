@@ -42,7 +42,7 @@ def evaluate(
     max_length: Annotated[
         int | None,
         typer.Option(
-            help="Length, by default the protocol's or the model's; what is cut is reported."
+            help="Length, by default the protocol's or the model's; what is truncated is reported."
         ),
     ] = None,
     sweep: Annotated[
@@ -58,7 +58,7 @@ def evaluate(
     truncation: Annotated[
         str | None,
         typer.Option(
-            help="What a text too long for the length is cut to: tokens (default), whole words or "
+            help="What a text too long is truncated to: tokens (default), whole words or "
             "whole sentences."
         ),
     ] = None,

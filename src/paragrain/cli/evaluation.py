@@ -26,7 +26,7 @@ def _headline(result: "Result", models: list[str]) -> str:
         f"{printable(who)} on {about['collection']['name']}, "
         f"split {about['collection']['split']}: {counts.images:,} images "
         f"({counts.images_with_texts:,} with texts), {counts.texts:,} texts of "
-        f"{about['protocol']['text_field']}, cut by {about['protocol']['truncation']}"
+        f"{about['protocol']['text_field']}, truncated by {about['protocol']['truncation']}"
     )
 
 
@@ -85,7 +85,7 @@ def _intervals(results: list["Result"], models: list[str]) -> list[str]:
 def _table(results: list["Result"], models: list[str]) -> list[str]:
     from paragrain.tables import Table
 
-    header: list[Any] = ["tokens", "cut", "%", "lost"]
+    header: list[Any] = ["tokens", "truncated", "%", "lost"]
     header += [(d, f"R@{k}") for d in ("image to text", "text to image") for k in (1, 5, 10)]
     rows: list[list[Any]] = []
     for result in results:

@@ -31,6 +31,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
         ["gpu.py", "--small"],
         ["peer_recall.py", "--scenes", "30", "--sizes", "200x2", "--rounds", "1"],
         ["ranks.py", "--images", "256", "--texts", "512", "--rounds", "2"],
+        ["search.py", "--images", "500", "--queries", "5"],
         ["text_encoding.py", "--texts", "50", "--repeats", "1"],
         ["training_step.py", "--batch", "8", "--repeats", "1"],
     ],

@@ -37,11 +37,12 @@ def test_no_public_name_is_that_of_a_room() -> None:
 
 PUBLIC = """
 AnnotationSettings AuditReport BackendSettings Collection Comparison Embeddings Hit ImageRef
-ImageTextEncoder ImportReport ParagrainError Recipe Record Result Run SearchResult TrainConfig
-UsageError annotate audit compare embed encode_texts evaluate exact_ranks import_cc3m import_coco
-import_docci import_flickr import_folder import_jsonl import_karpathy import_parquet import_scenes
-import_sharegpt4v import_urban1k import_webdataset load_encoder load_recipe load_result load_study
-register_encoder retrieval_scores run_study search sweep train update use write_report
+ImageTextEncoder ImportReport ParagrainError Recipe Record Result Run SearchResult Searcher
+TrainConfig UsageError annotate audit compare embed encode_texts evaluate exact_ranks import_cc3m
+import_coco import_docci import_flickr import_folder import_jsonl import_karpathy import_parquet
+import_scenes import_sharegpt4v import_urban1k import_webdataset load_encoder load_recipe
+load_result load_study register_encoder retrieval_scores run_study search sweep train update use
+write_report
 """
 
 

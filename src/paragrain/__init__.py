@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from paragrain.errors import ParagrainError, UsageError
     from paragrain.evaluation import Comparison, Result, compare, evaluate, load_result, sweep  # type: ignore[no-redef]
     from paragrain.retrieval import exact_ranks, retrieval_scores
-    from paragrain.searching import Hit, SearchResult, search
+    from paragrain.searching import Hit, Searcher, SearchResult, search
     from paragrain.sources import (
         import_cc3m,
         import_coco,
@@ -51,7 +51,7 @@ _ROOMS = {
     "errors": ("ParagrainError", "UsageError"),
     "evaluation": ("Comparison", "Result", "compare", "evaluate", "load_result", "sweep"),
     "retrieval": ("exact_ranks", "retrieval_scores"),
-    "searching": ("Hit", "SearchResult", "search"),
+    "searching": ("Hit", "SearchResult", "Searcher", "search"),
     "sources": (
         "import_cc3m",
         "import_coco",
@@ -92,6 +92,7 @@ __all__ = [
     "Result",
     "Run",
     "SearchResult",
+    "Searcher",
     "TrainConfig",
     "UsageError",
     "annotate",

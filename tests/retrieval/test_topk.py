@@ -1,5 +1,7 @@
 """Exact nearest neighbours."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.retrieval import top_k
+from paragrain.retrieval import Gallery, top_k
 
 
 def brute_force(queries, gallery, k):
@@ -38,6 +40,32 @@ def test_equal_to_brute_force_with_copies(queries, rows, distinct, k, seed, heig
     wanted, wanted_scores = brute_force(asked, gallery, k)
     np.testing.assert_array_equal(indices, wanted)
     np.testing.assert_array_equal(scores, wanted_scores)
+    opened = Gallery(gallery)
+    for row in range(queries):  # from the second on by codes
+        one, one_scores = opened.top_k(asked[row : row + 1], k)
+        np.testing.assert_array_equal(one[0], wanted[row])
+        np.testing.assert_array_equal(one_scores[0], wanted_scores[row])
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.01])
+def test_codes_rule_out_no_row_that_is_among_the_best(unit, spread):
+    """Also where all rows are nearly the same, closer together than their codes are exact."""
+    gallery = unit(1, 64, seed=0) + spread * unit(3000, 64, seed=1)
+    gallery /= np.linalg.norm(gallery, axis=1, keepdims=True)
+    queries, opened = unit(20, 64, seed=2), Gallery(gallery)
+    expected, expected_scores = top_k(queries, gallery, 10)
+    for row, query in enumerate(queries):
+        indices, scores = opened.top_k(query[None], 10)
+        np.testing.assert_array_equal(indices[0], expected[row])
+        np.testing.assert_array_equal(scores[0], expected_scores[row])
+
+
+def test_several_threads_may_ask_one_gallery(unit):
+    gallery, queries = unit(2000, 32, seed=0), unit(64, 32, seed=1)
+    opened, (expected, _) = Gallery(gallery), top_k(queries, gallery, 5)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda query: opened.top_k(query[None], 5)[0][0], queries))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_the_top_five_is_a_prefix_of_the_top_fifteen(unit):

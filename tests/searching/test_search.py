@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders import ImageTextEncoder, encode_texts, load_encoder
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.searching import search
-from paragrain.sources import import_folder
+from paragrain.searching import Searcher, search
+from paragrain.sources import import_folder, import_scenes
 
 
 def test_hits_are_those_of_the_whole_product(world: Collection, encoder: ImageTextEncoder) -> None:
@@ -44,6 +45,32 @@ def test_the_part_of_the_query_that_was_not_read_is_told(
     result = search(world, encoder, query, max_length=5, progress=False)
     assert result.truncated == "above a blue circle"
     assert (result.tokens, result.max_length) == (9, 5)
+
+
+def test_a_searcher_answers_as_search_does_however_often_it_is_asked(
+    world: Collection, encoder: ImageTextEncoder
+) -> None:
+    queries = ["a red star above a blue circle", "a green heart", "two squares", "a red star"]
+    expected = [search(world, encoder, query, k=4, progress=False) for query in queries]
+    searcher = Searcher.open(world, encoder, progress=False)
+    assert len(searcher) == len(world)
+    assert [searcher.search(query, k=4) for query in queries] == expected
+    together = searcher.search(queries, k=4)  # in one batch, which rounds otherwise
+    for one, other in zip(together, expected, strict=True):
+        assert [hit.id for hit in one] == [hit.id for hit in other]
+    with ThreadPoolExecutor(4) as pool:
+        assert (
+            list(pool.map(lambda query: searcher.search(query, k=4), queries * 4)) == expected * 4
+        )
+
+
+def test_a_searcher_reads_the_folder_once(tmp_path: Path, encoder: ImageTextEncoder) -> None:
+    import_scenes(tmp_path / "world", size=30, progress=False)
+    searcher = Searcher.open(tmp_path / "world", encoder, split="val", progress=False)
+    expected = searcher.search("a star", k=3)
+    assert {hit.id for hit in expected} <= set(searcher.collection.ids("val"))
+    shutil.rmtree(tmp_path / "world")
+    assert [hit.id for hit in searcher.search("a star", k=3)] == [hit.id for hit in expected]
 
 
 def test_one_split_only(world: Collection, encoder: ImageTextEncoder) -> None:

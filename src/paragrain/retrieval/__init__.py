@@ -17,12 +17,13 @@ from paragrain.retrieval.recall import (
     retrieval_scores,
     scores_from_ranks,
 )
-from paragrain.retrieval.topk import top_k
+from paragrain.retrieval.topk import Gallery, top_k
 
 __all__ = [
     "TIE",
     "DirectionRanks",
     "DirectionScores",
+    "Gallery",
     "Ranks",
     "RanksPair",
     "RetrievalScores",

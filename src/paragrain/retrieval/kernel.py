@@ -5,18 +5,19 @@ that folder cannot be written), so only the first call ever waits a second or tw
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile with the cache on disk, or without one where no folder can be written."""
     try:
-        return njit(nogil=True, cache=True)(function)
+        return njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:
-        return njit(nogil=True)(function)
+        return njit(nogil=True, **options)(function)
 
 
 @_compiled
@@ -132,3 +133,16 @@ def keep_best(scores, queries, gallery, start, margin, best, indices):  # type: 
                 place -= 1
             best[q, place] = score
             indices[q, place] = start + j
+
+
+@partial(_compiled, fastmath=True)
+def code_scores(codes, steps, query, scores):  # type: ignore[no-untyped-def]
+    """Multiply each row of `codes` [N, D] int8 with a query [D] float32 and with its step [N].
+
+    Into `scores` [N] float32; the conversion to float32 is part of the vectorised loop.
+    """
+    for row in range(codes.shape[0]):
+        total = np.float32(0)
+        for d in range(codes.shape[1]):
+            total += query[d] * np.float32(codes[row, d])
+        scores[row] = total * steps[row]

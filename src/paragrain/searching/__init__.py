@@ -1,5 +1,5 @@
 """Ask a collection in words, exactly."""
 
-from paragrain.searching.search import Hit, SearchResult, search
+from paragrain.searching.search import Hit, Searcher, SearchResult, search
 
-__all__ = ["Hit", "SearchResult", "search"]
+__all__ = ["Hit", "SearchResult", "Searcher", "search"]

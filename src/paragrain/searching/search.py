@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, overload
 
 from PIL import Image
@@ -12,13 +13,13 @@ from PIL import Image
 from paragrain.collection import Collection
 from paragrain.collection.reading import inside
 from paragrain.embeddings import Embeddings, embed, none_embedded
-from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
+from paragrain.encoders.base import ImageTextEncoder, encode_tokens
 from paragrain.encoders.loading import load_encoder
-from paragrain.encoders.tokens import is_whole
+from paragrain.encoders.tokens import check_max_length, is_whole
 from paragrain.errors import UsageError
 from paragrain.files import write_text
 from paragrain.images import BadImage, content_hash, decode
-from paragrain.retrieval import top_k
+from paragrain.retrieval import Gallery
 from paragrain.tables import Table
 
 
@@ -157,6 +158,111 @@ class SearchResult(Sequence[Hit]):
 _COLUMNS = ("rank", "id", "path", "file", "score")
 
 
+class Searcher:
+    """A collection that is opened once and asked many times, from several threads if you like.
+
+    After the first query an answer costs the encoding of the query and some milliseconds.
+
+    Attributes:
+        collection: that is searched, as it was when it was opened.
+        encoder: embeds the queries.
+        embeddings: of all images that can be searched; `.failed` names the others.
+
+    >>> import tempfile
+    >>> from paragrain import import_scenes
+    >>> world = tempfile.mkdtemp()
+    >>> _ = import_scenes(world, size=30, progress=False)
+    >>> searcher = Searcher.open(world, "blip0", progress=False)
+    >>> [len(searcher.search(text, k=3)) for text in ("a red star", "two blue circles")]
+    [3, 3]
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        encoder: ImageTextEncoder,
+        embeddings: Embeddings,
+        paths: dict[str, str | None],
+    ) -> None:
+        self.collection, self.encoder, self.embeddings = collection, encoder, embeddings
+        self._paths = paths
+        self._gallery = Gallery(embeddings.vectors)
+        self._encoding = Lock()  # tokenizers and models do not promise to serve several threads
+
+    @classmethod
+    def open(
+        cls,
+        collection: str | os.PathLike[str] | Collection,
+        encoder: str | os.PathLike[str] | ImageTextEncoder,
+        *,
+        split: str | None = None,
+        progress: bool = True,
+    ) -> "Searcher":
+        """Open a collection, or one split of it; image embeddings that are missing are computed.
+
+        Args:
+            collection: what to search, or its folder.
+            encoder: embeds the images and the queries; or its name, as for `load_encoder`.
+            split: search one split only.
+            progress: whether to show progress.
+
+        Raises:
+            UsageError: there is no such split.
+            ParagrainError: no image can be used.
+        """
+        collection, encoder = Collection.open(collection), load_encoder(encoder)
+        embeddings = embed(collection, encoder, split=split, progress=progress)
+        if not embeddings.ids:
+            raise none_embedded(collection, split, embeddings.failed)
+        paths = {record.id: record.image.path for record in collection.records(split, fields=())}
+        return cls(collection, encoder, embeddings, paths)
+
+    def __len__(self) -> int:
+        """Number of images that are searched."""
+        return len(self._gallery)
+
+    @overload
+    def search(self, query: str, *, k: int = ..., max_length: int | None = ...) -> SearchResult: ...
+
+    @overload
+    def search(
+        self, query: list[str] | tuple[str, ...], *, k: int = ..., max_length: int | None = ...
+    ) -> list[SearchResult]: ...
+
+    def search(
+        self, query: str | list[str] | tuple[str, ...], *, k: int = 5, max_length: int | None = None
+    ) -> SearchResult | list[SearchResult]:
+        """As the function `search`, in what was opened."""
+        queries = _checked(query, k)
+        encoder = self.encoder
+        with self._encoding:
+            tokenized = encoder.tokenize(
+                queries, encoder.max_length if max_length is None else max_length
+            )
+            vectors = encode_tokens(encoder, tokenized)
+            truncated = [
+                encoder.unread(text, int(kept))
+                for text, kept in zip(queries, tokenized.kept, strict=True)
+            ]
+        indices, scores = self._gallery.top_k(vectors, k)
+        results = [
+            SearchResult(
+                [self._hit(*pair) for pair in zip(indices[row], scores[row], strict=True)],
+                text,
+                truncated[row],
+                int(tokenized.lengths[row]),
+                tokenized.max_length,
+                self.embeddings.failed,
+            )
+            for row, text in enumerate(queries)
+        ]
+        return results[0] if isinstance(query, str) else results
+
+    def _hit(self, row: int, score: float) -> Hit:
+        id, content = self.embeddings.ids[row], self.embeddings.contents[row]
+        return Hit(id, self._paths[id], float(score), self.collection, content)
+
+
 @overload
 def search(
     collection: str | os.PathLike[str] | Collection,
@@ -210,6 +316,21 @@ def search(
     Raises:
         UsageError: an empty query, k below 1, an unknown split, or too large a maximum length.
     """
+    queries = _checked(query, k)
+    encoder = load_encoder(encoder)
+    if max_length is not None:  # before images are embedded, which may take hours
+        check_max_length(max_length, encoder.max_tokens, encoder.name)
+    searcher = Searcher.open(collection, encoder, split=split, progress=progress)
+    results = searcher.search(queries, k=k, max_length=max_length)
+    return results[0] if isinstance(query, str) else results
+
+
+def _checked(query: str | list[str] | tuple[str, ...], k: int) -> list[str]:
+    """The queries as a list.
+
+    Raises:
+        UsageError: there is none, one of them is no text or empty, or k is no number above 0.
+    """
     queries = list(query) if isinstance(query, list | tuple) else [query]
     if not queries:
         raise UsageError("there is no query: describe what you are looking for")
@@ -220,37 +341,4 @@ def search(
             raise UsageError("the query is empty: describe what you are looking for")
     if not is_whole(k) or k < 1:
         raise UsageError(f"k is the number of images to find, at least 1, not {k!r}")
-    collection, encoder = Collection.open(collection), load_encoder(encoder)
-    tokenized = encoder.tokenize(queries, encoder.max_length if max_length is None else max_length)
-    embeddings = embed(collection, encoder, split=split, progress=progress)
-    if not embeddings.ids:
-        raise none_embedded(collection, split, embeddings.failed)
-    results = _ask(collection, encoder, queries, tokenized, embeddings, k)
-    return results[0] if isinstance(query, str) else results
-
-
-def _ask(
-    collection: Collection,
-    encoder: ImageTextEncoder,
-    queries: list[str],
-    tokenized: Tokens,
-    embeddings: Embeddings,
-    k: int,
-) -> list[SearchResult]:
-    indices, scores = top_k(encode_tokens(encoder, tokenized), embeddings.vectors, k)
-    found = [[embeddings.ids[index] for index in row] for row in indices]
-    records = collection.get((id for ids in found for id in ids), images=False)
-    return [
-        SearchResult(
-            [
-                Hit(id, records[id].image.path, float(score), collection, records[id].content)
-                for id, score in zip(ids, row, strict=True)
-            ],
-            query,
-            encoder.unread(query, int(tokenized.kept[number])),
-            int(tokenized.lengths[number]),
-            tokenized.max_length,
-            embeddings.failed,
-        )
-        for number, (query, ids, row) in enumerate(zip(queries, found, scores, strict=True))
-    ]
+    return queries

@@ -212,7 +212,8 @@ class QueryRanks:
                 counts = arrays[f"{judgement}_{direction}"].astype(np.int64)
                 if counts.shape != (3, asked[direction]):
                     raise ValueError(f"{judgement} {direction} has the shape {counts.shape}")
-                directions.append(DirectionRanks(*counts, gallery=gallery[direction]))
+                num_gt, negatives, positives = counts
+                directions.append(DirectionRanks(num_gt, negatives, positives, gallery[direction]))
             return RanksPair(*directions)
 
         strict = pair("strict")
@@ -227,8 +228,12 @@ def _taken(ranks: Ranks, queries: np.ndarray, texts: np.ndarray) -> Ranks:
     """Some of the image queries and some of the texts; the gallery stays."""
 
     def direction(whole: DirectionRanks, rows: np.ndarray) -> DirectionRanks:
-        counts = (whole.num_gt, whole.tied_negatives, whole.tied_positives)
-        return DirectionRanks(*(count[rows] for count in counts), gallery=whole.gallery)
+        return DirectionRanks(
+            whole.num_gt[rows],
+            whole.tied_negatives[rows],
+            whole.tied_positives[rows],
+            whole.gallery,
+        )
 
     def pair(whole: RanksPair) -> RanksPair:
         return RanksPair(

@@ -76,7 +76,7 @@ def test_the_plot_shows_what_the_results_say(
     shares = [100 * result.about["protocol"]["share_truncated"] for result in ordered]
     assert np.array_equal(below.lines[0].get_data(), ([20, 40, 512], shares))
     assert (above.get_ylabel(), below.get_ylabel(), below.get_xlabel()) == (
-        "Recall@1, % (band: 95 %)", "texts cut, %", "maximum length of a text",
+        "Recall@1, % (band: 95 %)", "truncated, %", "maximum length of a text",
     )  # fmt: skip
     (band, _) = above.collections
     low, high = ordered[0].intervals["strict"]["image_to_text"]["R@1"]

@@ -2,7 +2,7 @@
 
 from paragrain.auditing.audit import audit
 from paragrain.auditing.report import IMAGE_REASONS, NOT_FOUND, REASONS, AuditReport, Finding
-from paragrain.auditing.saved import MARKING, audit_of, load_report, marks
+from paragrain.auditing.saved_audits import MARKING, audit_of, load_report, marks
 from paragrain.auditing.shared_strings import normalise_url
 
 __all__ = [

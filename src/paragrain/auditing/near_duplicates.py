@@ -85,7 +85,8 @@ def near_images(
     Pictures that are partly plain are judged more strictly, since one object may be all that tells
     two apart: they are not taken for crops, what differs may lie at an edge only, and one picture
     is no copy of two different ones. Where it passes for a copy of several that do not pass for
-    copies of each other, the nearest is kept. That tells a copy's original from its near-twins.
+    copies of each other, the nearest is kept. That tells a copy's original from its near
+    duplicates.
 
     Returns:
         The pairs, as close as one minus the difference in grey (1 is white against black), and the
@@ -98,7 +99,7 @@ def near_images(
     plain = left.table["plain"][pairs[:, 0]] | right.table["plain"][pairs[:, 1]]
     differences = _as_they_are(left, right, pairs)
     later = np.isinf(differences)
-    # Badly laid, near-twins differ all over, and one object no longer stands out.
+    # Badly laid, near duplicates differ all over, and one object no longer stands out.
     again = later[numbers] & ~(plain[numbers] & (tries[:, 2] > 0))
     aligned = _aligned(left, right, tries[again], plain[numbers[again]])
     np.minimum.at(differences, numbers[again], aligned)

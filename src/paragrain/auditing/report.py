@@ -16,7 +16,7 @@ from paragrain.tables import Table
 
 REASONS = {
     "id": "the same id",
-    "url": "the same address",
+    "url": "the same URL",
     "bytes": "identical files",
     "pixels": "identical pixels in different files",
     "near": "near duplicates: they look the same",

@@ -186,7 +186,7 @@ def _similar_sets(
 
 
 def normalise_url(url: str) -> str | None:
-    """One spelling for addresses that lead to the same picture; None if it is no web address.
+    """One spelling for URLs that lead to the same picture; None if it is no web URL.
 
     http and https count as one, and so do host names in any case; default ports, fragments,
     trailing slashes and the parameters by which visitors are tracked go; escapes are written as

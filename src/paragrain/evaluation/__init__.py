@@ -2,6 +2,7 @@
 
 from paragrain.evaluation.benchmark import Benchmark
 from paragrain.evaluation.compare import Comparison, compare
+from paragrain.evaluation.contamination import with_parts
 from paragrain.evaluation.evaluate import (
     default_max_length,
     evaluate,
@@ -11,9 +12,9 @@ from paragrain.evaluation.evaluate import (
     sweep,
     sweep_benchmark,
 )
-from paragrain.evaluation.parts import with_parts
 from paragrain.evaluation.plots import save_sweep_figure, sweep_figure
 from paragrain.evaluation.protocols import Protocol, load_protocol, protocols
+from paragrain.evaluation.query_ranks import QueryRanks
 from paragrain.evaluation.results import (
     Result,
     SavedResult,
@@ -24,9 +25,8 @@ from paragrain.evaluation.results import (
     models_in,
     result_entries,
     save_results,
+    trained_on_lines,
 )
-from paragrain.evaluation.stored import QueryRanks
-from paragrain.evaluation.told import trained_on_lines
 
 __all__ = [
     "Benchmark",

@@ -13,7 +13,7 @@ from paragrain.collection.splits import families
 from paragrain.embeddings import embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.errors import UsageError
-from paragrain.evaluation.stored import KS, QueryRanks
+from paragrain.evaluation.query_ranks import KS, QueryRanks
 from paragrain.files import digest
 from paragrain.retrieval import RetrievalScores, exact_ranks, group_numbers, scores_from_ranks
 
@@ -157,7 +157,7 @@ class Benchmark:
         normalise: str = "none",
         truncation: str = "tokens",
     ) -> Tokens:
-        """The texts as tokens of `encoder`, cut at `tokens`; see `ImageTextEncoder.tokenize`."""
+        """The texts as tokens, truncated at `max_length`; see `ImageTextEncoder.tokenize`."""
         return encoder.tokenize(self.texts, max_length, normalise=normalise, truncation=truncation)
 
     def rank(

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from paragrain.errors import UsageError
-from paragrain.evaluation.results import Result, SavedResult, check_out, load_result
-from paragrain.evaluation.stored import DIRECTIONS, KS
-from paragrain.evaluation.told import trained_on_lines
+from paragrain.evaluation.query_ranks import DIRECTIONS, KS
+from paragrain.evaluation.results import (
+    Result,
+    SavedResult,
+    check_out,
+    load_result,
+    trained_on_lines,
+)
 from paragrain.files import write_json
 from paragrain.stats import (
     LEVEL,

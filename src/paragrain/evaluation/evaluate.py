@@ -10,9 +10,9 @@ from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.tokens import check_max_length, check_truncation, normalise_text
 from paragrain.errors import UsageError
 from paragrain.evaluation.benchmark import Benchmark, default_split
+from paragrain.evaluation.contamination import with_trained_on
 from paragrain.evaluation.protocols import Protocol, load_protocol
 from paragrain.evaluation.results import Result, describe
-from paragrain.evaluation.seen import with_trained_on
 from paragrain.retrieval import scores_from_ranks
 
 TEXTS, NORMALISE, TRUNCATION = "paragraph", "none", "tokens"
@@ -37,14 +37,14 @@ def evaluate(
         encoder: from `load_encoder`, or what that takes: a name, a checkpoint, a run or its folder.
         texts: the field of the texts: paragraph (the default), captions, description or generated.
             Every text asks for its image; an image is answered by the best of its texts.
-        max_length: of a text, special tokens included; what is cut is counted in the result. By
-            default the protocol's, as far as the encoder can read so many, or without a protocol
+        max_length: of a text, special tokens included; what is truncated is counted in the result.
+            By default the protocol's, as far as the encoder can read so many, or without a protocol
             the encoder's own, `.max_length`.
         split: by default `test` if there is such a split, else the whole collection; "all" asks
             for the whole collection.
         normalise: "none" (the default) or "blip-original"; see
             `paragrain.encoders.tokens.normalise_text`.
-        truncation: what a text that is too long is cut to: as many "tokens" (the default),
+        truncation: what a text that is too long is truncated to: as many "tokens" (the default),
             whole "words" or whole "sentences" as fit into the maximum length; see
             `paragrain.encoders.Tokens`.
         protocol: the name of a protocol such as "docci-all", which says all of the above and the
@@ -82,9 +82,9 @@ def sweep(
 ) -> list[Result]:
     """`evaluate` at several lengths, from one tokenisation; results in the order of lengths.
 
-    At a length that cuts nothing the result is that of the uncut texts, bit for bit. A number is a
-    single length. Without lengths it is the protocol's, as far as the encoder can read so many, or
-    the encoder's own.
+    At a length that truncates nothing the result is that of the whole texts, bit for bit. A
+    number is a single length. Without lengths it is the protocol's, as far as the encoder can read
+    so many, or the encoder's own.
     """
     rules = load_protocol(protocol) if protocol else None
     collection, encoder = Collection.open(collection), load_encoder(encoder)

@@ -1,12 +1,12 @@
-"""A sweep as a picture: recall above, what the maximum length cuts below."""
+"""A sweep as a picture: recall above, what the maximum length truncates below."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragrain import plots
+from paragrain.evaluation.query_ranks import DIRECTIONS
 from paragrain.evaluation.results import Result
-from paragrain.evaluation.stored import DIRECTIONS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sweep_figure(results: Sequence[Result]) -> "Figure":
-    """Recall@1 with its 95 % band at each maximum length, and the share of texts that are cut.
+    """Recall@1 with its 95 % band at each maximum length, and the share of truncated texts.
 
     Args:
         results: of `sweep`, of one encoder on one benchmark; in any order.
@@ -27,13 +27,13 @@ def sweep_figure(results: Sequence[Result]) -> "Figure":
         _recall(above, max_lengths, ordered, direction, colour)
     about = ordered[0].about
     name, collection = about["encoder"]["name"], about["collection"]["name"]
-    texts, cut = protocols[0]["text_field"], protocols[0]["truncation"]
-    title = f"{plots.label(name, 30)} on {plots.label(collection, 30)}, {texts}, cut by {cut}"
+    texts, truncation = protocols[0]["text_field"], protocols[0]["truncation"]
+    title = f"{plots.label(name, 30)} on {plots.label(collection, 30)}, {texts}, by {truncation}"
     plots.dress(above, "", "Recall@1, % (band: 95 %)", title)
     above.set_ylim(bottom=0)
     shares = [100 * protocol["share_truncated"] for protocol in protocols]
     below.plot(max_lengths, shares, marker="o", color=plots.SOFT)
-    plots.dress(below, "maximum length of a text", "texts cut, %")
+    plots.dress(below, "maximum length of a text", "truncated, %")
     below.set_ylim(-4, 104)
     plots.name_ends(
         above,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paragrain.evaluation.stored import DIRECTIONS
+from paragrain.evaluation.query_ranks import DIRECTIONS
 from paragrain.pages import Block, Heading, Text
 from paragrain.stats import Estimate
 from paragrain.study.file import Above, Claim, Rise, Share

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from paragrain.evaluation.stored import DIRECTIONS
+from paragrain.evaluation.query_ranks import DIRECTIONS
 from paragrain.study.plan import Study, parse_study, study_text
 from paragrain.study.report import WrittenReport, write_report
 from paragrain.study.runner import run_study

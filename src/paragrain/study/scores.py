@@ -14,7 +14,7 @@ import numpy as np
 
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import load_result, result_entries, trained_on_lines
-from paragrain.evaluation.stored import DIRECTIONS, KS
+from paragrain.evaluation.query_ranks import DIRECTIONS, KS
 from paragrain.files import digest
 from paragrain.stats import RESAMPLES, Estimate, Units, interval, resample, with_seeds
 from paragrain.study.cells import curve_path, result_path

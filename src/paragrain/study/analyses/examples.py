@@ -17,7 +17,7 @@ from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder, encode_texts
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark, QueryRanks
-from paragrain.evaluation.stored import DIRECTIONS
+from paragrain.evaluation.query_ranks import DIRECTIONS
 from paragrain.files import digest
 from paragrain.images import media_type
 from paragrain.pages import Block, Gallery, Heading, Listing, OnPage, Picture, Text

@@ -12,7 +12,7 @@ from typing import Any
 
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.evaluation.stored import DIRECTIONS, KS
+from paragrain.evaluation.query_ranks import DIRECTIONS, KS
 from paragrain.files import read_json, write_json, write_text
 from paragrain.pages import Block
 from paragrain.stats import Estimate

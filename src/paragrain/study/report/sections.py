@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from paragrain.evaluation.stored import DIRECTIONS, KS
+from paragrain.evaluation.query_ranks import DIRECTIONS, KS
 from paragrain.pages import Block, Command, Figure, Heading, Text
 from paragrain.stats import Estimate
 from paragrain.study.figures import LINES, Band, ParetoPoint, draw_curves, draw_pareto

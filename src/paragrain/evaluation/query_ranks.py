@@ -5,7 +5,8 @@ The file is a plain compressed `.npz` without pickled objects:
     ids          uint8, the image ids as a JSON list in UTF-8
     groups       int32 [N], equal for images that show the same thing
     text_image   int32 [M], the row of the image of each text
-    strict_image_to_text, strict_text_to_image    int32 [3, Q]: greater, tied, own
+    strict_image_to_text, strict_text_to_image    int32 [3, Q]: num_gt,
+                 tied_negatives, tied_positives
     lenient_...  likewise; absent where nothing is shared, since they are the strict ones
     shared_texts int32 [1], texts that say the same as one of another group
 
@@ -93,17 +94,8 @@ class QueryRanks:
         place[order] = np.arange(len(order))
         texts = np.argsort(place[self.text_image], kind="stable")
         queries = np.argsort(place[self.ranks.image_queries], kind="stable")
-
-        def pair(whole: RanksPair) -> RanksPair:
-            sides = ((whole.image_to_text, queries), (whole.text_to_image, texts))
-            return RanksPair(*(_taken(side, rows) for side, rows in sides))
-
-        ranks = replace(
-            self.ranks,
-            strict=pair(self.ranks.strict),
-            lenient=pair(self.ranks.lenient),
-            image_queries=place[self.ranks.image_queries][queries],
-        )
+        image_queries = place[self.ranks.image_queries][queries]
+        ranks = replace(_taken(self.ranks, queries, texts), image_queries=image_queries)
         ids = [self.ids[row] for row in order]
         text_image = place[self.text_image][texts]
         return QueryRanks(ids, self._unit_of_image[order], text_image, ranks)
@@ -121,17 +113,7 @@ class QueryRanks:
         Images, groups and the gallery stay whole.
         """
         images, texts = rows[self.ranks.image_queries], rows[self.text_image]
-
-        def pair(whole: RanksPair) -> RanksPair:
-            sides = ((whole.image_to_text, images), (whole.text_to_image, texts))
-            return RanksPair(*(_taken(side, rows) for side, rows in sides))
-
-        ranks = replace(
-            self.ranks,
-            strict=pair(self.ranks.strict),
-            lenient=pair(self.ranks.lenient),
-            image_queries=self.ranks.image_queries[images],
-        )
+        ranks = _taken(self.ranks, images, texts)
         return replace(self, text_image=self.text_image[texts], ranks=ranks)
 
     def intervals(
@@ -229,8 +211,8 @@ class QueryRanks:
                 counts = arrays[f"{judgement}_{direction}"].astype(np.int64)
                 if counts.shape != (3, asked[direction]):
                     raise ValueError(f"{judgement} {direction} has the shape {counts.shape}")
-                greater, tied, own = counts
-                directions.append(DirectionRanks(greater, tied, own, gallery[direction]))
+                num_gt, negatives, positives = counts
+                directions.append(DirectionRanks(num_gt, negatives, positives, gallery[direction]))
             return RanksPair(*directions)
 
         strict = pair("strict")
@@ -241,8 +223,25 @@ class QueryRanks:
         return cls(ids, groups, text_image, ranks)
 
 
-def _taken(ranks: DirectionRanks, rows: np.ndarray) -> DirectionRanks:
-    """Some queries of a direction; the gallery stays."""
-    return DirectionRanks(
-        ranks.num_gt[rows], ranks.tied_negatives[rows], ranks.tied_positives[rows], ranks.gallery
+def _taken(ranks: Ranks, queries: np.ndarray, texts: np.ndarray) -> Ranks:
+    """Some of the image queries and some of the texts; the gallery stays."""
+
+    def direction(whole: DirectionRanks, rows: np.ndarray) -> DirectionRanks:
+        return DirectionRanks(
+            whole.num_gt[rows],
+            whole.tied_negatives[rows],
+            whole.tied_positives[rows],
+            whole.gallery,
+        )
+
+    def pair(whole: RanksPair) -> RanksPair:
+        return RanksPair(
+            direction(whole.image_to_text, queries), direction(whole.text_to_image, texts)
+        )
+
+    return replace(
+        ranks,
+        strict=pair(ranks.strict),
+        lenient=pair(ranks.lenient),
+        image_queries=ranks.image_queries[queries],
     )

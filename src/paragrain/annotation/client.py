@@ -1,4 +1,4 @@
-"""Getting calls answered by models, a bounded number at once; each reply goes into the log."""
+"""Getting calls answered by models, a bounded number at once; each reply is kept."""
 
 import asyncio
 import re
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from paragrain.annotation.backends import Backend, make_backend
 from paragrain.annotation.calls import Call, Kind, Reply, RequestFailed
-from paragrain.annotation.log import CallLog, call_key
+from paragrain.annotation.database import Database, call_key
 from paragrain.annotation.loop import Answer, Calls
 from paragrain.annotation.pictures import Picture
 from paragrain.annotation.replay import model_of
@@ -63,14 +63,14 @@ class Client:
     """
 
     def __init__(
-        self, settings: AnnotationSettings, log: CallLog, report: AnnotationReport
+        self, settings: AnnotationSettings, database: Database, report: AnnotationReport
     ) -> None:
         """Prepare; models are opened when the context is entered."""
-        self.settings, self.log, self.report = settings, log, report
+        self.settings, self.database, self.report = settings, database, report
         self._models: list[_Model] = []
         self._under_way: dict[str, asyncio.Lock] = {}
         self._asked: set[str] = set()
-        self._failed_before = read_failed(log.folder.parent)
+        self._failed_before = read_failed(report.folder / "annotation")
 
     @property
     def max_concurrency(self) -> int:
@@ -119,16 +119,15 @@ class Client:
             return ended.value, answered
 
     async def _answer(self, call: Call, content: str, picture: Picture, fresh: bool) -> Answer:
-        """The reply to a call; a new one goes into the log before it counts.
+        """The reply to a call; a new one goes into the database before it counts.
 
-        A second call with the same key, for the same image twice, waits until the first's reply is
-        in the log.
+        A second call with the same key, for the same image twice, waits for the first's reply.
         """
         key = call_key(call, content, model_of(call, self.settings), self.settings.image)
         lock = self._under_way.setdefault(key, asyncio.Lock())
         async with lock:
             try:
-                reply = self.log.find(key)
+                reply = self.database.reply(key)
                 if reply is None or (fresh and reply.ending != "whole" and key not in self._asked):
                     return await self._request(call, key, picture)
                 self.report.reused += 1
@@ -148,7 +147,7 @@ class Client:
             return failure
         model.answered.add(call.kind)
         name = model_of(call, self.settings)
-        self.log.append(key, call, name, self.settings.prompts.version, reply)
+        self.database.add_reply(key, call, name, self.settings.prompts.version, reply)
         if reply.ending != "whole":
             self._asked.add(key)
         self.report.count_reply(reply)

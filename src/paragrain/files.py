@@ -1,14 +1,22 @@
-"""Files that are either whole or absent: everything is written beside its place, then renamed."""
+"""Files that are either whole or absent: everything is written beside its place, then renamed.
+
+And the digest by which this program tells what is in them.
+"""
 
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paragrain.errors import ParagrainError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Errors of a disk, a quota or a file that is full."""
@@ -66,3 +74,24 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read one JSON value from `path`."""
     return json.loads(path.read_bytes())
+
+
+def slug(name: str) -> str:
+    """A name as a part of a path.
+
+    >>> slug("CLIP ViT-B/16")
+    'clip-vit-b-16'
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+
+
+def digest(*parts: "str | Buffer", size: int = 16) -> bytes:
+    """BLAKE2b of bytes, arrays and texts in UTF-8, one after the other, of `size` bytes.
+
+    >>> digest("ab").hex() == digest(b"a", "b").hex()
+    True
+    """
+    state = blake2b(digest_size=size)
+    for part in parts:
+        state.update(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part)
+    return state.digest()

@@ -32,7 +32,8 @@ def cluster() -> Iterator[None]:
 
 def kill_a_worker(seen: list[int]) -> None:
     """Kill one of the processes that annotate, as soon as there is one that works."""
-    for _ in range(600):
+    given_up = time.monotonic() + 120  # a busy machine starts Ray slowly
+    while time.monotonic() < given_up:
         for process in psutil.process_iter(["cmdline"]):
             if "ray::_Annotator.annotate" in " ".join(process.info["cmdline"] or []):
                 time.sleep(0.3)

@@ -24,7 +24,7 @@ from paragrain.sources import (
 from paragrain.study.plan import Study, load_study, study_text
 from paragrain.study.report import write_report
 from paragrain.study.runner import run_study
-from paragrain.study.tables import Column, read_scores
+from paragrain.study.scores import Column, read_scores
 
 PAPER = "paper"
 WORDS = "a the of on with red blue green square circle star left right above below".split()
@@ -260,7 +260,7 @@ def check_measured(study: Study, out: Path) -> None:
     assert list(lines["CLIP-B-16"]["image_to_text"]) == [20, 40, 60]
     assert list(lines["Long-CLIP-B"]["image_to_text"]) == [20, 40, 60, 80, 100, 128, 248]
     own = scores.recalls["BLIP"][Column("docci", "image_to_text")]
-    assert lines["BLIP"]["image_to_text"][128].recalls == own.recalls
+    assert lines["BLIP"]["image_to_text"][128].seeds == own.seeds
     files = [path for path in (out / "cells").rglob("*.json") if path.with_suffix(".npz").is_file()]
     said = {json.dumps(read_json(path)["protocol"]["name"]): read_json(path) for path in files}
     sizes = {name: one["protocol"]["sizes"]["found"] for name, one in said.items()}

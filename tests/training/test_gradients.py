@@ -27,7 +27,7 @@ def batch(record) -> Batch:
 
 
 def gradients(model, batch: Batch, **settings) -> tuple[dict[str, torch.Tensor], float]:
-    parameters = model.text_parameters()
+    parameters = model.text_tensors()
     for parameter in parameters.values():
         parameter.grad = None
     report = accumulate_gradients(model, batch, TrainConfig(**settings), dropout_seed=3)
@@ -45,7 +45,7 @@ def test_chunks_give_the_gradients_of_the_whole_with_dropout_on(dropout_model, b
     chunked = gradients(dropout_model, batch, micro_batch_tokens=64, grad_cache_threshold=1)
     assert_same(whole, chunked)
     # Dropout was really on: other random numbers give another loss.
-    parameters = dropout_model.text_parameters().values()
+    parameters = dropout_model.text_tensors().values()
     for parameter in parameters:
         parameter.grad = None
     other = accumulate_gradients(
@@ -72,7 +72,7 @@ def test_chunks_of_any_size_give_the_gradients_of_plain_autograd(encoder, batch)
         negative_image=owner[negative],
         groups=torch.tensor(batch.groups),
     )
-    named = model.text_parameters()
+    named = model.text_tensors()
     plain = torch.autograd.grad(loss.total, list(named.values()))
     expected = dict(zip(named, plain, strict=True)), loss.total.item()
     for settings in (

@@ -8,12 +8,12 @@ from safetensors.torch import save_file
 
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
+from paragrain.encoders.base import TrainSpec
 from paragrain.encoders.loading import load_encoder
 from paragrain.training.batches import TrainingSet
 from paragrain.training.config import TrainConfig
 from paragrain.training.distributed import Processes
 from paragrain.training.gradients import accumulate_gradients
-from paragrain.training.optimisation import trained_parameters
 from paragrain.training.pictures import Pictures
 from paragrain.training.supervision import load_recipe
 from paragrain.training.trainer import train
@@ -30,7 +30,7 @@ def main(collection: str, model: str, recipe: str, out: str) -> None:
     pictures = Pictures(photos, encoder, "train", ids, folder, progress=False)
     for vision in (False, True):
         name = "vision" if vision else "text"
-        twin = encoder.trainable_copy(vision=vision).train()
+        twin = encoder.trainable_copy(TrainSpec(vision=vision)).train()
         report = accumulate_gradients(
             twin,
             data.batch(range(8), epoch=0),
@@ -38,7 +38,7 @@ def main(collection: str, model: str, recipe: str, out: str) -> None:
             pixels=list(pictures.stream(range(8)[processes.part(8)], 8)) if vision else None,
             processes=processes,
         )
-        found = {key: p.grad for key, p in trained_parameters(twin, vision=vision).items()}
+        found = {key: p.grad for key, p in twin.trained_parameters().items()}
         found["report"] = torch.tensor(report, dtype=torch.float64)
         save_file(found, folder / f"{name}-{processes.index}.safetensors")
         train(

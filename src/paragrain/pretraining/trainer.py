@@ -186,7 +186,7 @@ class _Pretraining:
         self.targets = graph_targets(data.scenes) if data.scenes else None
         self.parameters: dict[str, nn.Parameter] = {
             **{n: p for n, p in self.model.named_parameters() if n.startswith("vision")},
-            **self.encoder.text_parameters(),
+            **{n: t for n, t in self.encoder.text_tensors().items() if isinstance(t, nn.Parameter)},
             **{f"graph_head.{name}": p for name, p in self.head.named_parameters()},
             "log_temperature": self.log_temperature,
         }

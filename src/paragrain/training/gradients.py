@@ -23,7 +23,6 @@ from paragrain.training.batches import Batch
 from paragrain.training.config import TrainConfig
 from paragrain.training.distributed import Processes
 from paragrain.training.losses import contrastive_loss
-from paragrain.training.optimisation import trained_parameters
 from paragrain.training.supervision import Text
 
 
@@ -103,7 +102,7 @@ def accumulate_gradients(
     def of_images(rows: np.ndarray) -> Tensor:
         assert pixels is not None
         with autocast:
-            return model.image_features(torch.stack([pixels[row] for row in rows]).to(device))
+            return model.image_features(model.image_batch([pixels[row] for row in rows]))
 
     costs = np.maximum(lengths, model.padded_to)
     texts = _Tower(
@@ -122,8 +121,7 @@ def accumulate_gradients(
         )
         images.backward(image_gradient[processes.part(len(batch.images))])
     texts.backward(gradient[mine])
-    trained = trained_parameters(model, vision=pixels is not None)
-    processes.sum_gradients(trained.values())
+    processes.sum_gradients(model.trained_parameters().values())
 
     sizes = torch.tensor([lengths.sum(), cut.texts_truncated, cut.tokens_lost], device=device)
     tokens, texts_truncated, tokens_lost = processes.sum_(sizes).tolist()

@@ -7,21 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from paragrain.encoders.base import ImageTextEncoder
-from paragrain.training.checkpoints import distinct
 from paragrain.training.config import TrainConfig
-
-
-def trained_parameters(model: ImageTextEncoder, *, vision: bool) -> dict[str, nn.Parameter]:
-    """What trains of a `trainable_copy`: its text side, with `vision` its image side too.
-
-    By the names in the checkpoint; tied parameters under their first name only.
-    """
-    named = dict(model.text_parameters())
-    if vision:
-        tensors = model.vision_tensors()
-        named |= {name: t for name, t in tensors.items() if isinstance(t, nn.Parameter)}
-    return distinct(named)
 
 
 def make_optimizer(

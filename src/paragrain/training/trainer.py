@@ -23,11 +23,10 @@ import torch
 
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
-from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.base import ImageTextEncoder, TrainSpec
+from paragrain.encoders.checkpoint import recover
 from paragrain.encoders.loading import load_encoder
-from paragrain.encoders.pair import PairEncoder
-from paragrain.encoders.returning import check_returns
-from paragrain.encoders.saving import recover
+from paragrain.encoders.roundtrip import check_returns
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import write_json
 from paragrain.progress import progress_bar
@@ -46,7 +45,6 @@ from paragrain.training.gradients import StepReport, accumulate_gradients
 from paragrain.training.optimisation import (
     learning_rate,
     make_optimizer,
-    trained_parameters,
     warmup_steps,
 )
 from paragrain.training.pictures import Pictures
@@ -104,11 +102,8 @@ def train(
     recipe = settle_recipe(collection, load_recipe(recipe), config.split, fallback)
     if config.precision == "bf16" and encoder.device.type == "cpu":
         raise UsageError("bf16 is hundreds of times slower than fp32 on a CPU: use precision fp32")
-    if config.train_vision and isinstance(encoder, PairEncoder):
-        raise UsageError(
-            f"the image side of {encoder.name} stays as it is, since it is a pair: train without "
-            "train_vision, or start from a BLIP, CLIP or SigLIP"
-        )
+    spec = TrainSpec(vision=config.train_vision)
+    encoder.check_trainable(spec)
     check_returns(encoder)
     processes = Processes.join(encoder.device)
     progress = progress and processes.main
@@ -127,11 +122,11 @@ def train(
         begin_run(folder, settings, overwrite=overwrite)
         recover(folder / "checkpoint")
     processes.wait()
-    model = encoder.trainable_copy(vision=config.train_vision).train()
+    model = encoder.trainable_copy(spec).train()
     model.max_length = max(
         config.max_length.of(name, model.max_tokens) for name in recipe.max_lengths
     )
-    parameters = trained_parameters(model, vision=config.train_vision)
+    parameters = model.trained_parameters()
     pictures = None
     if config.train_vision:
         ids = [record.id for record in data.records]

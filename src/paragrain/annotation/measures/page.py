@@ -1,12 +1,13 @@
 """All statistics of a collection's texts at once, on a page with plots: `annotate stats`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paragrain import pages, plots
+from paragrain import plots
 from paragrain.annotation.loop import provenance
 from paragrain.annotation.measures.agreement import Agreement, agreement, drawn
 from paragrain.annotation.measures.lengths import MAX_LENGTHS, TextLengths, text_lengths
@@ -18,16 +19,17 @@ from paragrain.annotation.measures.statistics import (
 from paragrain.annotation.pictures import prepare
 from paragrain.annotation.settings import ImageRule
 from paragrain.collection import Collection, Record
-from paragrain.collection.record import TEXT_FIELDS
+from paragrain.collection.fields import TEXT_FIELDS
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_text
 from paragrain.images import BadImage
+from paragrain.pages import Block, Figure, Heading, Listing, Picture, Sample, Text, page
 from paragrain.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
     from paragrain.encoders import ImageTextEncoder
 
@@ -126,21 +128,21 @@ def _latest_check(folder: Path) -> tuple[Agreement | None, tuple[str, str]]:
 # --- some images ------------------------------------------------------------------------------
 
 
-def samples(collection: Collection, split: str | None = None, count: int = SAMPLES) -> str:
-    """A part of a page with some annotated images, drawn at random, the same in every call."""
+def samples(collection: Collection, split: str | None = None, count: int = SAMPLES) -> list[Block]:
+    """A section of a page with some annotated images, drawn at random, the same in every call."""
     records = collection.records(split, fields=["annotation"])
     annotated = (record.id for record in records if record.annotation is not None)
     found = collection.get(drawn(annotated, count, seed=0)).values()
     shown = [_sample(collection, record) for record in found]
-    return "".join([pages.heading("Some of them"), *shown]) if shown else ""
+    return [Heading("Some of them"), *shown] if shown else []
 
 
-def _sample(collection: Collection, record: Record) -> str:
+def _sample(collection: Collection, record: Record) -> Sample:
     try:
-        picture = prepare(collection.image_bytes(record), _THUMBNAIL)
-        image = pages.picture(picture.data, picture.media_type, record.id)
+        file = prepare(collection.image_bytes(record), _THUMBNAIL)
+        picture = Picture(file.data, record.id, media_type=file.media_type)
     except BadImage as error:
-        image = pages.paragraph(error.reason, dim=True)
+        picture = Picture(None, error.reason)
     candidates = [
         f"{candidate.get('score', '-')}: {candidate.get('text', '')}"
         for candidate in provenance(record).get("paragraph", {}).get("candidates", [])
@@ -152,11 +154,7 @@ def _sample(collection: Collection, record: Record) -> str:
         "Hard negatives": record.negatives,
         "Paragraphs, with their scores": candidates or record.texts("paragraph"),
     }
-    shown = ""
-    for title, texts in lists.items():
-        items = "".join(f"<li>{pages.text(text)}</li>" for text in texts)
-        shown += f"<b>{pages.text(title)}</b><ul>{items}</ul>" if items else ""
-    return f"<div class=sample>{image}<div>{shown}</div></div>"
+    return Sample(picture, [Listing(title, texts) for title, texts in lists.items()])
 
 
 # --- the page ---------------------------------------------------------------------------------
@@ -169,7 +167,7 @@ def write_stats_page(
     statistics: AnnotationStatistics,
     found: Agreement | None = None,
     judges: tuple[str, str] = ("the first judge", "the second judge"),
-    samples: str = "",
+    samples: Sequence[Block] = (),
 ) -> Path:
     """Write the plots as PNG files, and a page with plots and tables that needs no other file.
 
@@ -183,7 +181,7 @@ def write_stats_page(
         statistics: from `annotation_statistics`.
         found: from `agreement`, if a second judge was asked.
         judges: what the two judges are called.
-        samples: a part of the page that shows some images with their texts.
+        samples: the section of the page that shows some images with their texts.
 
     Returns:
         The page.
@@ -195,47 +193,48 @@ def write_stats_page(
         "candidates": candidates(statistics) if judged else None,
         "agreement": confusion(found, *judges) if found and found.compared else None,
     }
-    shown = {}
+    shown: dict[str, list[Block]] = {}
     for stem, figure in figures.items():
         path = folder / f"{stem}.png"
         if figure is None:
             path.unlink(missing_ok=True)
         else:
             plots.save_png(figure, path)
-        shown[stem] = pages.figure(figure, _CAPTIONS[stem]) if figure else ""
-    parts = [
-        pages.heading("How long the texts are"),
-        shown["token_lengths"],
-        *(table.html() for table in lengths.tables() if table.rows),
-        pages.heading("How they were made"),
-        pages.paragraph(
+        shown[stem] = [Figure(figure, _CAPTIONS[stem])] if figure else []
+    blocks: list[Block] = [
+        *samples,
+        Heading("How long the texts are"),
+        *shown["token_lengths"],
+        *(table for table in lengths.tables() if table.rows),
+        Heading("How they were made"),
+        Text(
             f"{statistics.records:,} records; annotated: "
             + ", ".join(f"{n:,} with {kind}" for kind, n in statistics.annotated.items())
             + f"; annotations that cannot be read: {len(statistics.malformed):,}."
         ),
-        shown["scores"],
-        shown["candidates"],
-        *(table.html() for table in statistics.tables() if table.rows),
+        *shown["scores"],
+        *shown["candidates"],
+        *(table for table in statistics.tables() if table.rows),
     ]
     if found:
-        parts += [
-            pages.heading("Do two judges agree?"),
-            pages.paragraph(
+        blocks += [
+            Heading("Do two judges agree?"),
+            Text(
                 f"First judge: {judges[0]}; second: {judges[1]}. Without a score: "
                 f"{found.first_unscored:,} by the first, {found.second_unscored:,} by the second, "
                 f"{found.both_unscored:,} by both."
             ),
-            shown["agreement"],
-            found.table().html(),
+            *shown["agreement"],
+            found.table(),
         ]
-    write_text(folder / PAGE, pages.page(f"Texts of {name}", samples, *parts))
+    write_text(folder / PAGE, page(f"Texts of {name}", blocks))
     return folder / PAGE
 
 
 # --- plots ------------------------------------------------------------------------------------
 
 
-def token_lengths(lengths: TextLengths) -> "Figure":
+def token_lengths(lengths: TextLengths) -> "Drawing":
     """One curve a kind: the share of its texts that a maximum length holds whole."""
     drawing, axes = _figure("tokens of a text, special tokens included", "texts that fit, %")
     styles = zip(plots.COLOURS, _DASHES, strict=False)
@@ -268,7 +267,7 @@ def token_lengths(lengths: TextLengths) -> "Figure":
     return drawing
 
 
-def scores(statistics: AnnotationStatistics) -> "Figure":
+def scores(statistics: AnnotationStatistics) -> "Drawing":
     """How often the first and the kept candidates got each score."""
     drawing, axes = _figure("judge's score, 0 (wrong) to 10 (accurate)", "paragraphs")
     places = np.arange(len(SCORES) + 1)
@@ -281,7 +280,7 @@ def scores(statistics: AnnotationStatistics) -> "Figure":
     return drawing
 
 
-def candidates(statistics: AnnotationStatistics) -> "Figure":
+def candidates(statistics: AnnotationStatistics) -> "Drawing":
     """How many paragraphs took how many candidates."""
     drawing, axes = _figure("candidates of a paragraph", "paragraphs")
     most = max(statistics.candidates, default=1)
@@ -296,7 +295,7 @@ def candidates(statistics: AnnotationStatistics) -> "Figure":
     return drawing
 
 
-def confusion(found: Agreement, first: str, second: str) -> "Figure":
+def confusion(found: Agreement, first: str, second: str) -> "Drawing":
     """How often the judges called `first` and `second` gave each pair of scores."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -323,7 +322,7 @@ def confusion(found: Agreement, first: str, second: str) -> "Figure":
     return drawing
 
 
-def _figure(across: str, up: str, size: tuple[float, float] = (6.4, 3.8)) -> "tuple[Figure, Axes]":
+def _figure(across: str, up: str, size: tuple[float, float] = (6.4, 3.8)) -> "tuple[Drawing, Axes]":
     """An empty plot with its axes named."""
     drawing, (axes,) = plots.panels(size=size)
     plots.dress(axes, across, up)

@@ -94,8 +94,8 @@ def check(
     records = collection.get(ids, images=False)
     contents = Contents(collection)
 
-    async def score(record: Record, client: Client, places: asyncio.Semaphore) -> None:
-        async with places:
+    async def score(record: Record, client: Client, semaphore: asyncio.Semaphore) -> None:
+        async with semaphore:
             try:
                 data, content = await asyncio.to_thread(contents.read, record)
                 picture = await asyncio.to_thread(prepare, data, settings.image)
@@ -114,8 +114,8 @@ def check(
             progress_bar("judging", len(ids), unit="paragraphs", show=progress) as advance,
         ):
             async with Client(settings, database, report) as client:
-                places = asyncio.Semaphore(client.max_concurrency + 2)
-                tasks = [asyncio.create_task(score(r, client, places)) for r in records.values()]
+                semaphore = asyncio.Semaphore(client.max_concurrency + 2)
+                tasks = [asyncio.create_task(score(r, client, semaphore)) for r in records.values()]
                 try:
                     for done in asyncio.as_completed(tasks):
                         await done

@@ -9,7 +9,7 @@ from typing import Any
 from paragrain.annotation.calls import Call, Reply
 from paragrain.annotation.database import Database
 from paragrain.annotation.loop import annotate_image, wanted_kinds
-from paragrain.annotation.pictures import Contents, Picture, prepare
+from paragrain.annotation.pictures import Contents, PreparedImage, prepare
 from paragrain.annotation.replay import known, replay, walk
 from paragrain.annotation.report import Problems, finished_report
 from paragrain.annotation.settings import AnnotationSettings, run_name
@@ -96,7 +96,7 @@ def plan(
     inputs = f"{run_name(settings)} {contents.linked} {split}"
     result = Plan(collection.folder, images=len(wanted))
 
-    def look(record: Record) -> tuple[Picture | str | None, str]:
+    def inspect(record: Record) -> tuple[PreparedImage | str | None, str]:
         """What would be sent, or why it cannot be, or None if nothing is to be written."""
         if not wanted_kinds(record, settings):
             return None, ""
@@ -106,7 +106,7 @@ def plan(
         except BadImage as error:
             return error.reason, ""
 
-    def count(record: Record, picture: Picture | str | None, content: str) -> None:
+    def count(record: Record, picture: PreparedImage | str | None, content: str) -> None:
         if picture is None:
             result.complete += 1
             return
@@ -158,7 +158,7 @@ def plan(
             try:
                 for start in range(0, len(chosen), _CHUNK):
                     records = collection.get(chosen[start : start + _CHUNK]).values()
-                    for record, seen in zip(records, pool.map(look, records), strict=True):
+                    for record, seen in zip(records, pool.map(inspect, records), strict=True):
                         count(record, *seen)
                         advance()
             except ParagrainError as error:  # damaged: the others are not

@@ -1,6 +1,6 @@
 """What a run of annotation did, counted as it goes, and kept for the files that it is through with.
 
-Which Parquet files those are is noted, so that going on takes no look at their records.
+Which Parquet files those are is noted, so that going on need not read their records.
 """
 
 import json
@@ -42,7 +42,7 @@ class AnnotationReport:
         fewer: (id, reason) of images that have all kinds of texts, but fewer captions or hard
             negatives than asked for.
         calls: replies that models gave in this run.
-        reused: replies that were in the log already.
+        reused: replies that were there already.
         prompt_tokens, completion_tokens: read and written in this run, as far as models count them.
         changed: records whose texts changed in the collection.
         regenerated: images for which more than one paragraph was written.

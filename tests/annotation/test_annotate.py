@@ -267,7 +267,7 @@ def test_fifty_photographs_sixty_four_at_once(shared: Path, tmp_path: Path, stub
     import_coco(
         shared / "photos" / "images", shared / "photos" / "captions.json", folder, progress=False
     )
-    stub.script(latency=0.02)
+    stub.script(latency=0.05)
     model = BackendSettings(model="stub", endpoint=stub.url, max_concurrency=64)
     report = run(folder, AnnotationSettings(generator=model, judge=model))
     assert (report.complete, report.problems) == (50, [])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paragrain.annotation import AnnotationSettings, BackendSettings, SceneErrors, annotate
 from paragrain.annotation.simulator import (
-    Share,
+    VerdictCount,
     judge_quality,
     judged_candidates,
     measure,
@@ -61,7 +61,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def shown(rate: float, share: Share) -> str:
+def shown(rate: float, share: VerdictCount) -> str:
     """The rate that was asked for, and what was found."""
     return f"{100 * rate:.0f}: {share.estimate:.1%}"
 

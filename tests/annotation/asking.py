@@ -9,7 +9,7 @@ from PIL import Image
 
 from paragrain.annotation.backends.server import ServerBackend
 from paragrain.annotation.calls import Call, RequestFailed
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.prompts import PromptSet, schema
 from paragrain.annotation.settings import BackendSettings
 from paragrain.collection import Record
@@ -17,10 +17,10 @@ from paragrain.collection import Record
 KEY = "my-own-key-0123456789"
 
 
-def picture(colour: str = "red") -> Picture:
+def picture(colour: str = "red") -> PreparedImage:
     buffer = io.BytesIO()
     Image.new("RGB", (32, 32), colour).save(buffer, "JPEG")
-    return Picture(buffer.getvalue(), 32, 32)
+    return PreparedImage(buffer.getvalue(), 32, 32)
 
 
 def call(kind: str = "captions", **fields: Any) -> Call:

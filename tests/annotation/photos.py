@@ -2,6 +2,9 @@
 
 import hashlib
 import io
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from paragrain.annotation import AnnotationReport, AnnotationSettings, BackendSettings, annotate
+from paragrain.annotation.database import NAME
 from paragrain.annotation.pictures import prepare
 from paragrain.annotation.settings import ImageRule
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
@@ -75,3 +79,10 @@ def sha_of(folder: Path, identity: str) -> str:
 def judged(score: int) -> dict[str, Any]:
     """A rule for the stub: the judge always gives this score."""
     return {"match": {"kind": "judge"}, "do": {"text": str(score)}}
+
+
+def kept_replies(photos: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Kind and content of every reply in a collection's database."""
+    with closing(sqlite3.connect(photos / "annotation" / NAME)) as database:
+        rows = database.execute("SELECT kind, reply FROM calls").fetchall()
+    return [(kind, json.loads(reply)) for kind, reply in rows]

@@ -26,7 +26,7 @@ from paragrain.collection import Collection, update_records
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.sources import import_folder
 
-from .photos import judged, make_photos, run, settings_for, sha_of
+from .photos import judged, kept_replies, make_photos, run, settings_for, sha_of
 
 COUNT = 8
 
@@ -79,11 +79,7 @@ def test_raw_replies_are_kept_word_for_word_and_no_key_is(
     secret = settings.generator.model_copy(update={"endpoint": address})
     report.add(run(photos, settings.model_copy(update={"generator": secret})))
     assert report.complete == COUNT + COUNT // 2
-    raw = [
-        json.loads(line)["reply"]["text"]
-        for file in (photos / "annotation" / "calls").iterdir()
-        for line in file.read_text().splitlines()
-    ]
+    raw = [reply["text"] for _, reply in kept_replies(photos)]
     assert len(raw) == report.calls
     for record in Collection.open(photos).records():
         assert any(all(text in reply for text in record.generated) for reply in raw)
@@ -271,7 +267,7 @@ def test_fifty_photographs_sixty_four_at_once(shared: Path, tmp_path: Path, stub
     import_coco(
         shared / "photos" / "images", shared / "photos" / "captions.json", folder, progress=False
     )
-    stub.script(latency=0.02)
+    stub.script(latency=0.05)
     model = BackendSettings(model="stub", endpoint=stub.url, max_concurrency=64)
     report = run(folder, AnnotationSettings(generator=model, judge=model))
     assert (report.complete, report.problems) == (50, [])

@@ -101,7 +101,7 @@ def test_check_and_stats(paragrain: Cli, photos: Path, stub: Any) -> None:
     assert {path.stem for path in folder.glob("*.png")} == names
     page = (folder / "index.html").read_text()
     record = next(iter(Collection.open(photos).records()))
-    assert page.count("<div class=sample>") == 6
+    assert page.count('<div class="sample">') == 6
     assert record.negatives[0] in page or record.id not in page
     value = paragrain("annotate", "stats", photos, "--model", "blip0", "--json").json
     assert value["judges"] == ["writer", "third"]

@@ -1,6 +1,5 @@
 """Whole runs against servers whose replies end, stream, think and refuse in their own ways."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from paragrain.annotation import AnnotationReport, plan, status
 from paragrain.collection import Collection
 from paragrain.errors import ParagrainError
 
-from .photos import judged, run, settings_for
+from .photos import judged, kept_replies, run, settings_for
 
 KINDS = ("captions", "negatives", "paragraph", "judge")
 
@@ -248,11 +247,6 @@ def test_a_negative_that_the_paragraph_says_is_replaced(photos: Path, stub: Any)
 def test_the_log_keeps_how_a_reply_ended(photos: Path, stub: Any) -> None:
     stub.script(rules=[judged(9), *everything({"ending": None})])
     run(photos, settings_for(stub), limit=1)
-    lines = [
-        json.loads(line)
-        for file in (photos / "annotation" / "calls").iterdir()
-        for line in file.read_text().splitlines()
-    ]
-    assert {line["kind"]: line["reply"]["finish"] for line in lines} == {
+    assert {kind: reply["finish"] for kind, reply in kept_replies(photos)} == {
         "captions": None, "negatives": None, "paragraph": None, "judge": "stop"
     }  # fmt: skip

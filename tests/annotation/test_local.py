@@ -19,7 +19,7 @@ from PIL import Image
 from paragrain.annotation import AnnotationSettings
 from paragrain.annotation.backends.local import LocalBackend
 from paragrain.annotation.calls import Call, Reply, RequestFailed
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.settings import BackendSettings
 from paragrain.collection import Record
 from paragrain.errors import ParagrainError, UsageError
@@ -62,18 +62,18 @@ def settings(model: Path | str, **others: Any) -> BackendSettings:
     )
 
 
-def picture(seed: int, width: int = 60, height: int = 40) -> Picture:
+def picture(seed: int, width: int = 60, height: int = 40) -> PreparedImage:
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     data = io.BytesIO()
     Image.fromarray(pixels).save(data, "JPEG")
-    return Picture(data.getvalue(), width, height)
+    return PreparedImage(data.getvalue(), width, height)
 
 
 def call(prompt: str = SHORT, **others: Any) -> Call:
     return Call("paragraph", Record("1"), prompt, **{"max_tokens": 12, **others})
 
 
-def answers(backend: LocalBackend, *asked: tuple[Call, Picture]) -> list[Any]:
+def answers(backend: LocalBackend, *asked: tuple[Call, PreparedImage]) -> list[Any]:
     """Ask all at once; replies and errors, in order."""
 
     async def run() -> list[Any]:
@@ -230,7 +230,7 @@ def test_control_tokens_in_a_caption_are_plain_text(llava: Path) -> None:
 def test_bad_image_fails_alone(llava: Path) -> None:
     backend = LocalBackend(settings(llava))
     good = [(call(), picture(0)), (call(LONG), picture(1))]
-    broken = (call(), Picture(picture(0).data[:200], 60, 40))
+    broken = (call(), PreparedImage(picture(0).data[:200], 60, 40))
     first, failed, second = answers(backend, good[0], broken, good[1])
     assert [first, second] == answers(backend, *good)
     assert isinstance(failed, RequestFailed)

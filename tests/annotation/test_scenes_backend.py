@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paragrain.annotation.calls import KINDS, Call, Kind, Reply, RequestFailed
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.settings import BackendSettings, SceneErrors
 from paragrain.annotation.simulator import ScenesBackend
 from paragrain.collection import Record
@@ -21,7 +21,7 @@ from paragrain.sources.scenes.language import falsified, paragraph
 from paragrain.sources.scenes.truth import verdicts
 from paragrain.words import sentences
 
-PICTURE = Picture(b"", 96, 96)
+PICTURE = PreparedImage(b"", 96, 96)
 SEEDS = st.integers(0, 2**31 - 1)
 
 

@@ -18,14 +18,14 @@ from paragrain.annotation.backends.connection import retry_after
 from paragrain.annotation.backends.responses import error_message, read_reply
 from paragrain.annotation.backends.server import ServerBackend
 from paragrain.annotation.calls import Reply, RequestFailed
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.prompts import PromptSet, schema
 
 # --------------------------------------------------------------------- the stub server itself
 
 
 def test_the_stub_is_as_strict_as_a_real_server(asking: Any, stub: Any) -> None:
-    async def run(image: Picture, **fields: Any) -> str:
+    async def run(image: PreparedImage, **fields: Any) -> str:
         backend = ServerBackend(asking.settings(stub.url))
         with pytest.raises(RequestFailed) as caught:
             await backend.ask(replace(asking.PARAGRAPH, **fields), image)

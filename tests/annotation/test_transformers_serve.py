@@ -20,7 +20,7 @@ from PIL import Image
 from paragrain.annotation import AnnotationSettings
 from paragrain.annotation.backends.server import ServerBackend, only_model
 from paragrain.annotation.calls import KINDS, Call, Reply, RequestFailed
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.prompts import PromptSet, schema
 from paragrain.annotation.settings import BackendSettings
 from paragrain.collection import Collection, Record
@@ -76,11 +76,11 @@ def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) ->
     pytest.fail(f"`transformers serve` did not start:\n{log.read_text()[-4000:]}")
 
 
-def picture(seed: int = 0) -> Picture:
+def picture(seed: int = 0) -> PreparedImage:
     pixels = np.random.default_rng(seed).integers(0, 256, (40, 60, 3), dtype=np.uint8)
     data = io.BytesIO()
     Image.fromarray(pixels).save(data, "JPEG")
-    return Picture(data.getvalue(), 60, 40)
+    return PreparedImage(data.getvalue(), 60, 40)
 
 
 def call(kind: Any, **others: Any) -> Call:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paragrain.annotation.calls import Call
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.settings import BackendSettings, SceneErrors
 from paragrain.annotation.simulator import (
     ScenesBackend,
-    Share,
+    VerdictCount,
     candidates_of,
     judge_quality,
     judged_candidates,
@@ -78,11 +78,11 @@ def test_measure_equals_hand_counts() -> None:
     )
     assert (total, not_judged) == (9, 3)
     assert truth == {
-        "captions that are false": Share(2, 6, 1),
-        "hard negatives that are true": Share(1, 5, 1),
-        "sentences that are false": Share(3, 8, 1),
-        "faultless paragraphs": Share(2, 3, 1),
-        "images with everything right": Share(3, 4, 2),
+        "captions that are false": VerdictCount(2, 6, 1),
+        "hard negatives that are true": VerdictCount(1, 5, 1),
+        "sentences that are false": VerdictCount(3, 8, 1),
+        "faultless paragraphs": VerdictCount(2, 3, 1),
+        "images with everything right": VerdictCount(3, 4, 2),
     }
 
 
@@ -96,12 +96,12 @@ def test_measure_equals_hand_counts() -> None:
     ],
 )
 def test_one_wrong_text_makes_an_image_wrong(texts: dict[str, object], right: int) -> None:
-    assert measure([record(**texts)])[2]["images with everything right"] == Share(right, 1)
+    assert measure([record(**texts)])[2]["images with everything right"] == VerdictCount(right, 1)
 
 
 def test_an_empty_paragraph_is_not_faultless() -> None:
     _, _, truth = measure([record(paragraph="")])
-    assert truth["faultless paragraphs"] == Share(0, 0, 1)
+    assert truth["faultless paragraphs"] == VerdictCount(0, 0, 1)
 
 
 def test_nothing_to_judge_is_none_and_valid_json() -> None:
@@ -122,7 +122,7 @@ def test_a_collection_annotated_at_known_rates_is_measured_at_those_rates() -> N
         texts = {}
         for kind, count in (("captions", 5), ("negatives", 5), ("paragraph", 0)):
             call = Call(kind, found, "Write.", count=count)  # type: ignore[arg-type]
-            texts[kind] = (await backend.ask(call, Picture(b"", 96, 96))).text or ""
+            texts[kind] = (await backend.ask(call, PreparedImage(b"", 96, 96))).text or ""
         lists = [
             re.findall(r'^\**\d+[.)]\**\s+"?(.*?)"?$', texts[kind], re.MULTILINE)
             for kind in ("captions", "negatives")
@@ -165,8 +165,8 @@ def test_precision_and_recall_equal_brute_force(pairs: Sequence[tuple[int | None
             hit += flagged and not faultless
             missed += not flagged and not faultless
             alarm += flagged and faultless
-        assert precision == Share(hit, hit + alarm)
-        assert recall == Share(hit, hit + missed)
+        assert precision == VerdictCount(hit, hit + alarm)
+        assert recall == VerdictCount(hit, hit + missed)
 
 
 def test_a_perfect_judge_and_one_that_knows_nothing() -> None:
@@ -174,7 +174,10 @@ def test_a_perfect_judge_and_one_that_knows_nothing() -> None:
     assert [recall.count for _, recall in perfect.values()] == [1] * 5 + [4] * 5
     assert all(precision.count == precision.n for precision, _ in perfect.values())
     blind = judge_quality([(7, True), (7, True), (7, False)], [6, 7])
-    assert blind == {6: (Share(0, 0), Share(0, 1)), 7: (Share(1, 3), Share(1, 1))}
+    assert blind == {
+        6: (VerdictCount(0, 0), VerdictCount(0, 1)),
+        7: (VerdictCount(1, 3), VerdictCount(1, 1)),
+    }
 
 
 # --- attempts
@@ -225,13 +228,13 @@ def test_what_would_have_been_kept(attempts: list[tuple[str, int | None]], kept:
     for k, expected in enumerate(kept, 1):
         of = int(expected != "-")
         images = judged_candidates([written(*attempts)])
-        assert quality_after(images, k) == Share(of and int(expected), of, 1 - of), k
+        assert quality_after(images, k) == VerdictCount(of and int(expected), of, 1 - of), k
 
 
 def test_the_threshold_decides_which_attempts_would_have_been_made() -> None:
     images = judged_candidates([written((FALSE, 5), (TRUE, 10)), written((TRUE, 10))])
-    assert quality_after(images, 3, threshold=4) == Share(1, 2)
-    assert quality_after(images, 3, threshold=5) == Share(2, 2)
+    assert quality_after(images, 3, threshold=4) == VerdictCount(1, 2)
+    assert quality_after(images, 3, threshold=5) == VerdictCount(2, 2)
 
 
 # --- tables
@@ -249,10 +252,10 @@ def test_tables_hold_what_was_measured() -> None:
         assert {len(row) for row in table.rows} == {len(table.header)}
         assert "nan" not in table.text()
     assert texts.title == "Texts of 1 scenes (3 of 4 records not judged)"
-    assert texts.rows[0] == ("captions that are false", 1, 2, Share(1, 2).estimate, 0)
-    assert texts.rows[1] == ("hard negatives that are true", 0, 0, Share(0, 0).estimate, 0)
+    assert texts.rows[0] == ("captions that are false", 1, 2, VerdictCount(1, 2).estimate, 0)
+    assert texts.rows[1] == ("hard negatives that are true", 0, 0, VerdictCount(0, 0).estimate, 0)
     assert [row[0] for row in judge.rows] == list(range(10))
-    assert judge.rows[4] == (4, 0, Share(0, 0).estimate, Share(0, 2).estimate)
+    assert judge.rows[4] == (4, 0, VerdictCount(0, 0).estimate, VerdictCount(0, 2).estimate)
     assert judge.text().splitlines()[7].split(maxsplit=3) == ["4", "0", "-", "0.0 % (0.0 to 65.8)"]
     assert judge.rows[5][:2] == (5, 1)
     assert [row[:3] for row in attempts.rows] == [(1, 0, 2), (2, 1, 2), (3, 1, 2)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paragrain.annotation.client import Client
-from paragrain.annotation.log import CallLog
+from paragrain.annotation.database import Database
 from paragrain.annotation.loop import provenance, score_paragraph
 from paragrain.annotation.measures.agreement import Agreement, agreement, sample_scored
 from paragrain.annotation.pictures import Contents, prepare
@@ -62,7 +62,7 @@ def check(
 ) -> Check:
     """Have another judge score a sample of the paragraphs, and compare.
 
-    Its replies are in the same log as all others, so that the same sample costs nothing again.
+    Its replies are in the same database as all others, so that the same sample costs nothing again.
     Nothing in the collection's records changes.
 
     Args:
@@ -94,8 +94,8 @@ def check(
     records = collection.get(ids, images=False)
     contents = Contents(collection)
 
-    async def score(record: Record, client: Client, places: asyncio.Semaphore) -> None:
-        async with places:
+    async def score(record: Record, client: Client, semaphore: asyncio.Semaphore) -> None:
+        async with semaphore:
             try:
                 data, content = await asyncio.to_thread(contents.read, record)
                 picture = await asyncio.to_thread(prepare, data, settings.image)
@@ -110,12 +110,12 @@ def check(
 
     async def score_all() -> None:
         with (
-            CallLog(folder / "calls") as log,
+            Database(folder) as database,
             progress_bar("judging", len(ids), unit="paragraphs", show=progress) as advance,
         ):
-            async with Client(settings, log, report) as client:
-                places = asyncio.Semaphore(client.max_concurrency + 2)
-                tasks = [asyncio.create_task(score(r, client, places)) for r in records.values()]
+            async with Client(settings, database, report) as client:
+                semaphore = asyncio.Semaphore(client.max_concurrency + 2)
+                tasks = [asyncio.create_task(score(r, client, semaphore)) for r in records.values()]
                 try:
                     for done in asyncio.as_completed(tasks):
                         await done

@@ -1,4 +1,4 @@
-"""Getting calls answered by models, a bounded number at once; each reply goes into the log."""
+"""Getting calls answered by models, a bounded number at once; each reply is kept."""
 
 import asyncio
 import re
@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from paragrain.annotation.backends import Backend, make_backend
 from paragrain.annotation.calls import Call, Kind, Reply, RequestFailed
-from paragrain.annotation.log import CallLog, call_key
+from paragrain.annotation.database import Database, call_key
 from paragrain.annotation.loop import Answer, Calls
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.replay import model_of
 from paragrain.annotation.report import AnnotationReport, read_failed
 from paragrain.annotation.settings import AnnotationSettings, BackendSettings
@@ -25,8 +25,8 @@ _PARTICULAR = re.compile(r"\S*\d\S*")  # numbers of requests, sizes, names of fi
 T = TypeVar("T")
 
 
-class _Model:
-    """A backend with its places, and its refusals before it answered a kind of question.
+class _OpenModel:
+    """A backend with its semaphore, and its refusals before it answered a kind of question.
 
     A model that cannot see, a name that the server does not know, a URL that is another service's:
     servers say so with any status and in any words. What is the same for the first few images is
@@ -36,7 +36,7 @@ class _Model:
     def __init__(self, settings: BackendSettings) -> None:
         self.settings = settings
         self.backend: Backend = make_backend(settings)
-        self.places = asyncio.Semaphore(self.backend.max_concurrency)
+        self.semaphore = asyncio.Semaphore(self.backend.max_concurrency)
         self.answered: set[Kind] = set()
         self._refused: dict[Kind, dict[str, str]] = defaultdict(dict)
 
@@ -63,14 +63,14 @@ class Client:
     """
 
     def __init__(
-        self, settings: AnnotationSettings, log: CallLog, report: AnnotationReport
+        self, settings: AnnotationSettings, database: Database, report: AnnotationReport
     ) -> None:
         """Prepare; models are opened when the context is entered."""
-        self.settings, self.log, self.report = settings, log, report
-        self._models: list[_Model] = []
+        self.settings, self.database, self.report = settings, database, report
+        self._models: list[_OpenModel] = []
         self._under_way: dict[str, asyncio.Lock] = {}
         self._asked: set[str] = set()
-        self._failed_before = read_failed(log.folder.parent)
+        self._failed_before = read_failed(report.folder / "annotation")
 
     @property
     def max_concurrency(self) -> int:
@@ -83,11 +83,11 @@ class Client:
         return next((m.backend.trouble for m in self._models if m.backend.trouble), "")
 
     async def __aenter__(self) -> "Client":
-        """Open the models; a judge that is the generator shares its connection and its places."""
+        """Open the models; a judge that is the generator shares its connection and slots."""
         generator, judge = self.settings.generator, self.settings.judge
-        self._models.append(_Model(generator))
+        self._models.append(_OpenModel(generator))
         if judge is not None and judge != generator and "paragraph" in self.settings.texts:
-            self._models.append(_Model(judge))
+            self._models.append(_OpenModel(judge))
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -102,7 +102,7 @@ class Client:
             self.report.notes += [n for n in model.backend.notes if n not in self.report.notes]
 
     async def drive(
-        self, loop: Calls[T], content: str, picture: Picture, *, fresh: bool = False
+        self, loop: Calls[T], content: str, picture: PreparedImage, *, fresh: bool = False
     ) -> tuple[T, int]:
         """Answer the calls of a generator until it returns; its result, and how many they were.
 
@@ -118,17 +118,18 @@ class Client:
         except StopIteration as ended:
             return ended.value, answered
 
-    async def _answer(self, call: Call, content: str, picture: Picture, fresh: bool) -> Answer:
-        """The reply to a call; a new one goes into the log before it counts.
+    async def _answer(
+        self, call: Call, content: str, picture: PreparedImage, fresh: bool
+    ) -> Answer:
+        """The reply to a call; a new one goes into the database before it counts.
 
-        A second call with the same key, for the same image twice, waits until the first's reply is
-        in the log.
+        A second call with the same key, for the same image twice, waits for the first's reply.
         """
         key = call_key(call, content, model_of(call, self.settings), self.settings.image)
         lock = self._under_way.setdefault(key, asyncio.Lock())
         async with lock:
             try:
-                reply = self.log.find(key)
+                reply = self.database.reply(key)
                 if reply is None or (fresh and reply.ending != "whole" and key not in self._asked):
                     return await self._request(call, key, picture)
                 self.report.reused += 1
@@ -136,10 +137,10 @@ class Client:
             finally:  # those who wait have the lock itself
                 self._under_way.pop(key, None)
 
-    async def _request(self, call: Call, key: str, picture: Picture) -> Answer:
+    async def _request(self, call: Call, key: str, picture: PreparedImage) -> Answer:
         model = self._models[-1 if call.kind == "judge" else 0]
         try:
-            async with model.places:
+            async with model.semaphore:
                 reply: Reply = await model.backend.ask(call, picture)
         except RequestFailed as failure:
             if failure.everywhere:
@@ -148,13 +149,15 @@ class Client:
             return failure
         model.answered.add(call.kind)
         name = model_of(call, self.settings)
-        self.log.append(key, call, name, self.settings.prompts.version, reply)
+        self.database.add_reply(key, call, name, self.settings.prompts.version, reply)
         if reply.ending != "whole":
             self._asked.add(key)
         self.report.count_reply(reply)
         return reply
 
-    def _stop_if_all_are_refused(self, model: _Model, call: Call, failure: RequestFailed) -> None:
+    def _stop_if_all_are_refused(
+        self, model: _OpenModel, call: Call, failure: RequestFailed
+    ) -> None:
         """End the run if the first few images were all refused.
 
         Images that failed before may be all that is left, and may all be at fault themselves.

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from paragrain.annotation.database import Database
 from paragrain.annotation.report import AnnotationReport
 from paragrain.annotation.runner import Runner
 from paragrain.annotation.settings import AnnotationSettings
@@ -27,9 +29,9 @@ def annotate_on_ray(
 
     The folder of the collection has to be at the same path on all machines, and the key in the
     environment of each. A file belongs to one actor at a time, so that nobody else writes it; if
-    an actor dies, it is started again and takes the file up, and finds in the log what had been
-    answered. An actor keeps its models open from file to file; one with a model in its process has
-    a GPU of its own, if the cluster has any.
+    an actor dies, it is started again and takes the file up, and finds what had been answered: one
+    process writes the database, to which the others send. An actor keeps its models open from file
+    to file; one with a model in its process has a GPU of its own, if the cluster has any.
 
     Raises:
         UsageError: Ray is not installed.
@@ -51,7 +53,9 @@ def annotate_on_ray(
     actor = ray.remote(
         num_cpus=1, num_gpus=gpus, max_restarts=MOST_DEATHS, max_task_retries=MOST_DEATHS
     )(_Annotator)
-    what = str(collection.folder.resolve()), settings.model_dump_json(), split
+    folder = collection.folder.resolve()
+    database = ray.remote(num_cpus=0)(Database).remote(folder / "annotation")
+    what = str(folder), settings.model_dump_json(), split, database
     number = min(len(waiting), workers or max(1, places))
     actors = [actor.remote(*what) for _ in range(number)]
     busy: dict[Any, Any] = {}
@@ -77,22 +81,38 @@ def annotate_on_ray(
     finally:
         for one in [*actors, *busy.values()]:
             ray.kill(one)
+        with suppress(ray.exceptions.RayError):  # the first error is the one to be told
+            ray.get(database.close.remote())
+
+
+class _RemoteDatabase:
+    """The `Database` of another process, under the same names."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        import ray
+
+        method = getattr(self._actor, name)
+        return lambda *values, **named: ray.get(method.remote(*values, **named))
 
 
 class _Annotator:
     """What runs in each actor."""
 
-    def __init__(self, folder: str, settings: str, split: str | None) -> None:
+    def __init__(self, folder: str, settings: str, split: str | None, database: Any) -> None:
         self.collection = Collection.open(folder)
         self.settings = AnnotationSettings.model_validate_json(settings)
         self.split = split
+        self.database: Any = _RemoteDatabase(database)
         self.loop = asyncio.Runner()
         self.runner: Runner | None = None
 
     def annotate(self, name: str, limit: int | None) -> AnnotationReport:
         """Annotate one Parquet file, with models that stay open."""
         if self.runner is None:  # here, where an error is the task's and not the actor's
-            runner = Runner(self.collection, self.settings, split=self.split)
+            runner = Runner(self.collection, self.settings, self.database, split=self.split)
             self.runner = self.loop.run(runner.__aenter__())
         report = AnnotationReport(self.collection.folder)
         self.runner.begin(report)

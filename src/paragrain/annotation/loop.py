@@ -229,7 +229,7 @@ class _Loop:
         self.caption = caption
         self.outcome = Outcome(record.id, asked=wanted_kinds(record, settings))
         self.notes = _all_notes(record)
-        self.limits = TokenLimits(settings.most_tokens)
+        self.limits = TokenLimits(settings.max_completion_tokens)
 
     def write_list(self, kind: Kind) -> Calls[None]:
         """Ask for captions or hard negatives until enough different ones can be read."""
@@ -400,7 +400,7 @@ def score_paragraph(
         )
         return replace(call, seed=call_seed(settings.seed, text, call))
 
-    limits = limits or TokenLimits(settings.most_tokens)
+    limits = limits or TokenLimits(settings.max_completion_tokens)
     score, _, failure = yield from _ask(
         settings.judge, settings, limits, settings.judge_tokens, make, parse_score, factor=4
     )

@@ -17,7 +17,7 @@ _EDITED = "its file was edited after the import: run `paragrain update` on the c
 
 
 @dataclass(frozen=True)
-class Picture:
+class PreparedImage:
     """An image as it is sent: JPEG bytes of an upright RGB image of one frame, and its size."""
 
     data: bytes = field(repr=False)
@@ -26,7 +26,7 @@ class Picture:
     media_type: str = "image/jpeg"
 
 
-def prepare(data: bytes, rule: ImageRule) -> Picture:
+def prepare(data: bytes, rule: ImageRule) -> PreparedImage:
     """Decode an image, refuse what models cannot see, scale it down and encode it anew.
 
     The picture is the one that is embedded too (`images.decode`: upright, first frame, on white),
@@ -51,7 +51,7 @@ def prepare(data: bytes, rule: ImageRule) -> Picture:
         image = image.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=rule.quality)
-    return Picture(buffer.getvalue(), *size)
+    return PreparedImage(buffer.getvalue(), *size)
 
 
 def _sent_size(width: int, height: int, rule: ImageRule) -> tuple[int, int]:

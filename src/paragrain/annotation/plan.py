@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from paragrain.annotation.calls import Call, Reply
-from paragrain.annotation.log import CallLog, ImageLog
+from paragrain.annotation.database import Database
 from paragrain.annotation.loop import annotate_image, wanted_kinds
-from paragrain.annotation.pictures import Contents, Picture, prepare
+from paragrain.annotation.pictures import Contents, PreparedImage, prepare
 from paragrain.annotation.replay import known, replay, walk
-from paragrain.annotation.report import FinishedFiles, Problems
+from paragrain.annotation.report import Problems, finished_report
 from paragrain.annotation.settings import AnnotationSettings, run_name
 from paragrain.collection import Collection, Record
 from paragrain.errors import ParagrainError
@@ -90,15 +90,13 @@ def plan(
         prices: of a million tokens read, and of a million written, in any currency.
         progress: whether to show progress.
     """
-    folder = collection.folder / "annotation"
+    database = Database(collection.folder / "annotation", writing=False)
     wanted = set(collection.ids(split)[:limit])
     contents = Contents(collection)
-    finished = FinishedFiles(collection.folder, f"{run_name(settings)} {contents.linked}", split)
-    log = CallLog(folder / "calls", writing=False)
-    images = ImageLog(folder / "images", writing=False)
+    inputs = f"{run_name(settings)} {contents.linked} {split}"
     result = Plan(collection.folder, images=len(wanted))
 
-    def look(record: Record) -> tuple[Picture | str | None, str]:
+    def inspect(record: Record) -> tuple[PreparedImage | str | None, str]:
         """What would be sent, or why it cannot be, or None if nothing is to be written."""
         if not wanted_kinds(record, settings):
             return None, ""
@@ -108,14 +106,14 @@ def plan(
         except BadImage as error:
             return error.reason, ""
 
-    def count(record: Record, picture: Picture | str | None, content: str) -> None:
+    def count(record: Record, picture: PreparedImage | str | None, content: str) -> None:
         if picture is None:
             result.complete += 1
             return
         if isinstance(picture, str):
             result.unusable.append((record.id, picture))
             return
-        found = replay(record, content, settings, log, images)
+        found = replay(record, content, settings, database)
         if (outcome := found.outcome) is not None:
             result.failed += bool(outcome.failures)
             result.fewer += not outcome.failures and bool(outcome.fewer)
@@ -128,7 +126,7 @@ def plan(
             missing: list[Call] = []
 
             def answer(call: Call, score: int = score, missing: list[Call] = missing) -> Reply:
-                reply = known(log, call, content, settings, found.fresh)
+                reply = known(database, call, content, settings, found.fresh)
                 if reply is None:
                     missing.append(call)
                     reply = _imagined(call, score)
@@ -143,12 +141,13 @@ def plan(
             setattr(result, name, (before[0] + least, before[1] + most))
 
     with (
+        database,
         progress_bar("looking at images", len(wanted), unit="images", show=progress) as advance,
         ThreadPoolExecutor(max(2, cores())) as pool,
     ):
         for path, ids in collection.files().items():
             chosen = [id for id in ids if id in wanted]
-            through = finished.find(path)
+            through = finished_report(database, path, inputs)
             if through is not None and through.images == len(chosen):
                 result.complete += through.complete
                 result.failed += len(through.failed)
@@ -159,7 +158,7 @@ def plan(
             try:
                 for start in range(0, len(chosen), _CHUNK):
                     records = collection.get(chosen[start : start + _CHUNK]).values()
-                    for record, seen in zip(records, pool.map(look, records), strict=True):
+                    for record, seen in zip(records, pool.map(inspect, records), strict=True):
                         count(record, *seen)
                         advance()
             except ParagrainError as error:  # damaged: the others are not

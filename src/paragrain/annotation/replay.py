@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from paragrain.annotation.calls import Call, Reply
-from paragrain.annotation.log import CallLog, ImageLog, call_key
+from paragrain.annotation.database import Database, call_key
 from paragrain.annotation.loop import Answer, Calls, Outcome, annotate_image, guide_of
 from paragrain.annotation.settings import AnnotationSettings
 from paragrain.collection import Record
@@ -38,11 +38,11 @@ def walk(
 
 @dataclass(frozen=True)
 class Replay:
-    """What the log makes of an image.
+    """What earlier replies make of an image.
 
     Attributes:
         outcome: what becomes of it; None if something is to be asked.
-        found: replies that the log has.
+        found: replies that are there.
         caption: what guides the prompts.
         fresh: whether replies that did not end well are to be asked for again.
     """
@@ -54,9 +54,9 @@ class Replay:
 
 
 def replay(
-    record: Record, content: str, settings: AnnotationSettings, log: CallLog, images: ImageLog
+    record: Record, content: str, settings: AnnotationSettings, database: Database
 ) -> Replay:
-    """What the log makes of an image: with the caption that knows most, the record's own first.
+    """What the database makes of an image, with the caption that knows most, its own first.
 
     What failed since a reply did not end well is asked for again; where there is nothing to be
     gained by that, or nothing failed, such replies are steps to those that came after them.
@@ -64,23 +64,22 @@ def replay(
 
     def run(caption: str | None, fresh: bool = False) -> Replay:
         loop = annotate_image(record, content, settings, caption)
-        outcome, found = walk(loop, lambda call: known(log, call, content, settings, fresh))
+        outcome, found = walk(loop, lambda call: known(database, call, content, settings, fresh))
         again = not fresh and outcome is not None and outcome.lacking
         return run(caption, True) if again else Replay(outcome, found, caption, fresh)
 
     best = run(guide_of(record))
     if best.outcome is None and content and not settings.replace:
-        former = images.caption(content)
-        if former is not None and former[0] != best.caption:
-            other = run(former[0])
+        for former in database.guides(content):
+            other = run(former) if former != best.caption else best
             if other.outcome is not None or other.found > best.found:
                 return other
     return best
 
 
 def known(
-    log: CallLog, call: Call, content: str, settings: AnnotationSettings, fresh: bool
+    database: Database, call: Call, content: str, settings: AnnotationSettings, fresh: bool
 ) -> Reply | None:
-    """The reply that the log has; with `fresh`, only one that ended well."""
-    reply = log.find(call_key(call, content, model_of(call, settings), settings.image))
+    """The reply that is there; with `fresh`, only one that ended well."""
+    reply = database.reply(call_key(call, content, model_of(call, settings), settings.image))
     return None if fresh and reply is not None and reply.ending != "whole" else reply

@@ -1,6 +1,6 @@
 """What a run of annotation did, counted as it goes, and kept for the files that it is through with.
 
-Which Parquet files those are is noted beside them, so that going on takes no look at their records.
+Which Parquet files those are is noted, so that going on need not read their records.
 """
 
 import json
@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paragrain.annotation.calls import Reply
+from paragrain.annotation.database import Database
 from paragrain.annotation.loop import Outcome
 from paragrain.annotation.pictures import RULE_VERSION
 from paragrain.collection.shards import footer_fingerprint
-from paragrain.files import read_json, write_json, write_text
+from paragrain.files import write_text
 
 FIRST_IMAGES = 3
 """Images in a row of which a kind of text lacks something, before the user is told."""
@@ -41,7 +42,7 @@ class AnnotationReport:
         fewer: (id, reason) of images that have all kinds of texts, but fewer captions or hard
             negatives than asked for.
         calls: replies that models gave in this run.
-        reused: replies that were in the log already.
+        reused: replies that were there already.
         prompt_tokens, completion_tokens: read and written in this run, as far as models count them.
         changed: records whose texts changed in the collection.
         regenerated: images for which more than one paragraph was written.
@@ -122,42 +123,37 @@ def read_failed(folder: Path) -> set[str]:
         return set()
 
 
-class FinishedFiles:
-    """Which Parquet files a run has nothing more to ask about, as they are now."""
+def add_finished(database: Database, file: Path, inputs: str, report: AnnotationReport) -> None:
+    """Note what became of a file's records, if it has a fingerprint: other tools' have none.
 
-    def __init__(self, folder: Path, run: str, split: str | None) -> None:
-        """Of a collection's folder, by the name of the settings, for one split or all."""
-        self._folder, self._run, self._split = folder, run, split
+    Args:
+        database: of the collection.
+        file: one of its Parquet files, of whose records nothing more is to be asked.
+        inputs: what else the outcome depends on, such as the settings.
+        report: of this file alone.
+    """
+    if depends := _depends(file, inputs):
+        database.add_file(file.name, depends, report.as_json())
 
-    def add(self, file: Path, report: AnnotationReport) -> None:
-        """Note what became of a file's records, if it has a fingerprint: other tools' have none."""
-        if depends := self._depends(file):
-            write_json(self._note(file), {"depends": depends, "report": report.as_json()})
 
-    def find(self, file: Path) -> AnnotationReport | None:
-        """What became of a file's records, if nothing has changed since."""
-        try:
-            value = read_json(self._note(file))
-            depends, told = value["depends"], value["report"]
-            if depends != self._depends(file):
-                return None
-            pairs = {n: list(map(tuple, told[n])) for n in ("skipped", "failed", "fewer")}
-            scores = Counter({int(score): count for score, count in told["scores"].items()})
-            return AnnotationReport(**{**told, "folder": self._folder, "scores": scores, **pairs})
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+def finished_report(database: Database, file: Path, inputs: str) -> AnnotationReport | None:
+    """What `add_finished` noted of a file, if nothing has changed since."""
+    depends = _depends(file, inputs)
+    told = database.file_report(file.name, depends) if depends else None
+    if told is None:
+        return None
+    pairs = {name: list(map(tuple, told[name])) for name in ("skipped", "failed", "fewer")}
+    scores = Counter({int(score): count for score, count in told["scores"].items()})
+    return AnnotationReport(**{**told, "folder": Path(told["folder"]), "scores": scores, **pairs})
 
-    def _depends(self, file: Path) -> list[Any] | None:
-        """All that a file's outcome depends on; a new release may read replies otherwise."""
-        try:
-            fingerprint = footer_fingerprint(pq.read_metadata(file))
-        except (OSError, pa.ArrowException):
-            return None
-        release = f"{version('paragrain')} {RULE_VERSION}"
-        return [self._run, self._split, fingerprint, release] if fingerprint else None
 
-    def _note(self, file: Path) -> Path:
-        return self._folder / "annotation" / "files" / f"{file.stem}.json"
+def _depends(file: Path, inputs: str) -> str:
+    """All that a file's outcome depends on; a new release may read replies otherwise."""
+    try:
+        fingerprint = footer_fingerprint(pq.read_metadata(file))
+    except (OSError, pa.ArrowException):
+        return ""
+    return f"{inputs} {fingerprint} {version('paragrain')} {RULE_VERSION}" if fingerprint else ""
 
 
 class UnreadReplies:

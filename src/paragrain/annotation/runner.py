@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from paragrain.annotation.client import Client
-from paragrain.annotation.log import CallLog, ImageLog
+from paragrain.annotation.database import Database
 from paragrain.annotation.loop import Outcome, annotate_image
 from paragrain.annotation.pictures import Contents, prepare
 from paragrain.annotation.replay import Replay, replay
 from paragrain.annotation.report import (
     AnnotationReport,
-    FinishedFiles,
     UnreadReplies,
+    add_finished,
+    finished_report,
     read_failed,
 )
 from paragrain.annotation.settings import AnnotationSettings, run_name
@@ -71,31 +72,32 @@ class Runner:
         self,
         collection: Collection,
         settings: AnnotationSettings,
+        database: Database,
         *,
         split: str | None = None,
         advance: Callable[[int], None] = lambda images: None,
         trouble: Callable[[str], None] = lambda trouble: None,
     ) -> None:
-        """Open the logs; models are opened when the context is entered.
+        """Prepare; models are opened when the context is entered.
 
         Args:
             collection: what to annotate.
             settings: how.
+            database: of the collection's annotation.
             split: annotate this split only.
             advance: called with the number of images that have come through.
             trouble: called twice a second with the reason why calls are waiting; empty if none is.
         """
-        folder = collection.folder / "annotation"
         self.collection, self.settings, self.split = collection, settings, split
         self.advance, self.trouble = advance, trouble
         self._run = run_name(settings)
         self._ids = collection.files()
         self._contents = Contents(collection)
-        inputs = f"{self._run} {self._contents.linked}"  # the files beside it as they are
-        self._finished = FinishedFiles(collection.folder, inputs, split)
-        self._log, self._images = CallLog(folder / "calls"), ImageLog(folder / "images")
-        self._client = Client(settings, self._log, AnnotationReport(collection.folder))
-        self._failed_before = read_failed(folder)
+        # With the files beside the collection as they are.
+        self._inputs = f"{self._run} {self._contents.linked} {split}"
+        self._database = database
+        self._client = Client(settings, database, AnnotationReport(collection.folder))
+        self._failed_before = read_failed(collection.folder / "annotation")
         self._unanswered_in_a_row = 0
         self._limit: int | None = None
         self._pool = ThreadPoolExecutor(max(2, cores()))
@@ -110,15 +112,13 @@ class Runner:
     async def __aenter__(self) -> Self:
         """Open the models."""
         async with AsyncExitStack() as opened:
-            for log in (self._log, self._images):
-                opened.enter_context(log)
             opened.callback(self._pool.shutdown)
             await opened.enter_async_context(self._client)
             self._open = opened.pop_all()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Close models and logs."""
+        """Close the models."""
         await self._open.aclose()
 
     async def run(self, files: Iterable[Path], limit: int | None = None) -> None:
@@ -154,7 +154,7 @@ class Runner:
         """Have the disk hold each reply within a second, and say what is being waited for."""
         while True:
             await asyncio.sleep(0.5)
-            await asyncio.to_thread(self._log.sync)
+            await asyncio.to_thread(self._database.sync)
             self.trouble(self._client.trouble)
 
     # --- images in -----------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Runner:
         for path in files:
             if self._limit == 0:
                 break
-            known = self._finished.find(path)
+            known = finished_report(self._database, path, self._inputs)
             if known is not None and (self._limit is None or self._limit >= known.images):
                 self._limit = None if self._limit is None else self._limit - known.images
                 self.report.add(known)
@@ -238,8 +238,8 @@ class Runner:
         return images
 
     def _replay(self, image: _Image, content: str) -> None:
-        """Take what the log knows of an image."""
-        known = replay(image.record, content, self.settings, self._log, self._images)
+        """Take what is known of an image."""
+        known = replay(image.record, content, self.settings, self._database)
         image.content, image.replay = content, known
         if known.outcome is not None:
             image.result, image.replies = known.outcome, known.found
@@ -291,14 +291,14 @@ class Runner:
             for report in (self.report, file.report):
                 report.images += 1
                 report.skipped.append((identity, result.reason))
-            self._images.append_skipped(self._run, identity, result.reason)
+            self._database.add_skipped(self._run, identity, result.reason)
         else:
             assert result is not None
             assert image.replay is not None
             for report in (self.report, file.report):
                 report.count_outcome(result)
             replayed = image.replay.outcome is not None
-            self._images.append(
+            self._database.add_image(
                 self._run, result, image.content, image.replay.caption, replayed=replayed
             )
             file.whole &= not any(failure.again for failure in result.lacking.values())
@@ -310,7 +310,7 @@ class Runner:
         if file.fed and not file.waiting:
             await self._publish(file)
             if file.whole:
-                self._finished.add(file.path, file.report)
+                add_finished(self._database, file.path, self._inputs, file.report)
 
     async def _publish(self, file: _File) -> None:
         """Write the texts that are there into the collection."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from paragrain.annotation.database import Database
 from paragrain.annotation.loop import provenance
 from paragrain.annotation.report import AnnotationReport, write_failed
 from paragrain.annotation.runner import Runner
@@ -38,7 +39,7 @@ def annotate(
 ) -> AnnotationReport:
     """Write captions, hard negatives and judged paragraphs for the images of a collection.
 
-    Every reply is on disk, in `annotation/calls` under the collection, before it counts; a run
+    Every reply is in the database `annotation/annotation.db` before it counts; a run
     that was killed goes on where it was, and no finished call is made twice. Changing a prompt, a
     model or a threshold asks anew only what that affects. Texts go into the collection's own
     Parquet files, each as soon as all its records are through.
@@ -108,10 +109,13 @@ async def _annotate(
 ) -> None:
     """Annotate all files in this process."""
     trouble = partial(_tell_trouble, partial(advance, 0), {})
-    runner = Runner(collection, settings, split=split, advance=advance, trouble=trouble)
-    runner.begin(report)
-    async with runner:
-        await runner.run(collection.files(), limit)
+    with Database(collection.folder / "annotation") as database:
+        runner = Runner(
+            collection, settings, database, split=split, advance=advance, trouble=trouble
+        )
+        runner.begin(report)
+        async with runner:
+            await runner.run(collection.files(), limit)
 
 
 def _tell_trouble(tell: Callable[[str], None], state: dict[str, float], trouble: str) -> None:

@@ -14,7 +14,7 @@ from paragrain.files import digest
 
 T = TypeVar("T", bound=BaseModel)
 _PIECE = 65536  # bytes
-Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[int, Field(ge=1)]
 
 
@@ -41,17 +41,17 @@ class SceneErrors(Settings):
         truncated: share of replies that end in mid-word at the token limit.
     """
 
-    false_caption: Share = 0.0
-    true_negative: Share = 0.0
-    false_sentence: Share = 0.0
-    lenient: Share = 0.0
-    harsh: Share = 0.0
-    preamble: Share = 0.0
-    short_list: Share = 0.0
-    repeat: Share = 0.0
-    refusal: Share = 0.0
-    unclear: Share = 0.0
-    truncated: Share = 0.0
+    false_caption: Rate = 0.0
+    true_negative: Rate = 0.0
+    false_sentence: Rate = 0.0
+    lenient: Rate = 0.0
+    harsh: Rate = 0.0
+    preamble: Rate = 0.0
+    short_list: Rate = 0.0
+    repeat: Rate = 0.0
+    refusal: Rate = 0.0
+    unclear: Rate = 0.0
+    truncated: Rate = 0.0
 
 
 class BackendSettings(Settings):
@@ -87,7 +87,7 @@ class BackendSettings(Settings):
 
     @property
     def name(self) -> str:
-        """What tells the model from others, in annotations and in the log.
+        """What tells the model from others, in annotations and in the database.
 
         A folder is named by its last part and a digest of its weights: moving it changes nothing,
         training on makes it another.
@@ -159,8 +159,8 @@ class AnnotationSettings(Settings):
         temperature: of the generator; the judge is always greedy.
         top_p: nucleus of the generator.
         captions_tokens, negatives_tokens, paragraph_tokens, judge_tokens: most tokens of a reply.
-        most_tokens: a reply that was truncated is given up to so many; models that think before
-            they answer take hundreds.
+        max_completion_tokens: a reply that was truncated is given up to so many; models that think
+            before they answer take hundreds.
         min_score: a paragraph that scores this or less is written again.
         num_candidates: most paragraphs written for an image; the best is kept.
         max_retries: most times that one question is asked again until its reply can be read.
@@ -185,7 +185,7 @@ class AnnotationSettings(Settings):
     negatives_tokens: Tokens = 200
     paragraph_tokens: Tokens = 200
     judge_tokens: Tokens = 16
-    most_tokens: Tokens = 8192
+    max_completion_tokens: Tokens = 8192
     min_score: Annotated[int, Field(ge=-1, le=10)] = 5
     num_candidates: Annotated[int, Field(ge=1)] = 3
     max_retries: Annotated[int, Field(ge=0)] = 2

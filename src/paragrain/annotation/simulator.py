@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from paragrain.annotation.calls import Call, Reply, RequestFailed
 from paragrain.annotation.loop import provenance
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.settings import BackendSettings, SceneErrors
 from paragrain.collection import Record
 from paragrain.sources.scenes import Scene, is_true, scene_of
@@ -57,7 +57,7 @@ class ScenesBackend:
         self.notes: list[str] = []
         self._errors = settings.errors
 
-    async def ask(self, call: Call, picture: Picture) -> Reply:
+    async def ask(self, call: Call, picture: PreparedImage) -> Reply:
         """Answer one call.
 
         Raises:
@@ -164,7 +164,7 @@ Verdict = bool | None  # None: it cannot be read
 
 
 @dataclass(frozen=True)
-class Share:
+class VerdictCount:
     """How often something was found among verdicts: `count` of `n`, and how many are unreadable."""
 
     count: int
@@ -172,7 +172,7 @@ class Share:
     unreadable: int = 0
 
     @classmethod
-    def of(cls, found: Sequence[Verdict], value: bool) -> "Share":
+    def of(cls, found: Sequence[Verdict], value: bool) -> "VerdictCount":
         """`value` among those that can be read."""
         unreadable = found.count(None)
         return cls(found.count(value), len(found) - unreadable, unreadable)
@@ -183,7 +183,7 @@ class Share:
         return Estimate.proportion(self.count, self.n)
 
 
-def measure(records: Iterable[Record]) -> tuple[int, int, dict[str, Share]]:
+def measure(records: Iterable[Record]) -> tuple[int, int, dict[str, VerdictCount]]:
     """Judge every text of a collection that can be judged.
 
     Returns:
@@ -197,7 +197,7 @@ def measure(records: Iterable[Record]) -> tuple[int, int, dict[str, Share]]:
     >>> captions = ["a red star", "a huge blue star", "a dog"]
     >>> total, not_judged, found = measure([Record("1", graph=graph, generated=captions)])
     >>> found["captions that are false"]
-    Share(count=1, n=2, unreadable=1)
+    VerdictCount(count=1, n=2, unreadable=1)
     """
     total = 0
     captions: list[Verdict] = []
@@ -223,11 +223,11 @@ def measure(records: Iterable[Record]) -> tuple[int, int, dict[str, Share]]:
         total,
         total - len(images),
         {
-            "captions that are false": Share.of(captions, False),
-            "hard negatives that are true": Share.of(negatives, True),
-            "sentences that are false": Share.of(told, False),
-            "faultless paragraphs": Share.of(paragraphs, True),
-            "images with everything right": Share.of(images, True),
+            "captions that are false": VerdictCount.of(captions, False),
+            "hard negatives that are true": VerdictCount.of(negatives, True),
+            "sentences that are false": VerdictCount.of(told, False),
+            "faultless paragraphs": VerdictCount.of(paragraphs, True),
+            "images with everything right": VerdictCount.of(images, True),
         },
     )
 
@@ -275,7 +275,7 @@ def judged_candidates(records: Iterable[Record]) -> list[list[Candidate]]:
 
 def judge_quality(
     pairs: Iterable[tuple[int | None, bool]], thresholds: Sequence[int] = range(10)
-) -> dict[int, tuple[Share, Share]]:
+) -> dict[int, tuple[VerdictCount, VerdictCount]]:
     """How well "write again what scores this or less" finds paragraphs with a wrong fact.
 
     Args:
@@ -289,7 +289,7 @@ def judge_quality(
     Four paragraphs, two of which have a wrong fact; the judge sees one of them:
 
     >>> judge_quality([(10, True), (5, False), (9, False), (4, True)], [5])
-    {5: (Share(count=1, n=2, unreadable=0), Share(count=1, n=2, unreadable=0))}
+    {5: (VerdictCount(count=1, n=2, unreadable=0), VerdictCount(count=1, n=2, unreadable=0))}
     """
     scored = [(score, faultless) for score, faultless in pairs if score is not None]
     wrong = sum(not faultless for _, faultless in scored)
@@ -297,11 +297,11 @@ def judge_quality(
     for threshold in thresholds:
         found = [faultless for score, faultless in scored if score <= threshold]
         hits = len(found) - sum(found)
-        result[threshold] = Share(hits, len(found)), Share(hits, wrong)
+        result[threshold] = VerdictCount(hits, len(found)), VerdictCount(hits, wrong)
     return result
 
 
-def quality_after(images: Iterable[list[Candidate]], k: int, threshold: int = 5) -> Share:
+def quality_after(images: Iterable[list[Candidate]], k: int, threshold: int = 5) -> VerdictCount:
     """Faultless ones among the kept paragraphs, had there been at most `k` candidates.
 
     Args:
@@ -327,7 +327,7 @@ def quality_after(images: Iterable[list[Candidate]], k: int, threshold: int = 5)
                 break
             best = max(best, candidate, key=score)  # the first of the best
         kept.append(best.faultless)
-    return Share.of(kept, True)
+    return VerdictCount.of(kept, True)
 
 
 def truth_tables(records: Iterable[Record], threshold: int = 5) -> list[Table]:

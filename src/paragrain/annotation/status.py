@@ -1,4 +1,4 @@
-"""How far the annotation of a collection is: what the collection holds, and what its logs know."""
+"""How far the annotation of a collection is, by what it holds and what its database knows."""
 
 import time
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragrain.annotation.log import CallLog, ImageLog
+from paragrain.annotation.database import Database, ImageNote
 from paragrain.annotation.loop import FIELDS, provenance
 from paragrain.annotation.runs import is_locked, read_description
 from paragrain.collection import Collection, Record
@@ -42,7 +42,7 @@ class Status:
         seconds_left: at that rate; None without one.
         scores: how many paragraphs that models wrote have each score, "none" for unscored ones.
         candidates: how many of them took so many candidates.
-        calls: replies in the log, over all runs.
+        calls: replies that were kept, over all runs.
     """
 
     folder: Path
@@ -80,84 +80,77 @@ def status(collection: Collection) -> Status:
             f"{collection.folder} was never annotated: start with `paragrain annotate`"
         )
     settings, split = described["settings"], described["split"]
-    lines = [
-        line
-        for line in ImageLog(folder / "images", writing=False).lines()
-        if isinstance(line, dict) and line.get("run") == described["run"]
-    ]
-    latest = _LatestLines(lines, set(collection.ids()))
+    with Database(folder, writing=False) as database:
+        notes, calls = database.images(described["run"]), database.count_replies()
+    latest = _LatestNotes(notes, set(collection.ids()))
     fewer, failed, scores = Counter[str](), Counter[str](), Counter[str]()
     candidates: Counter[int] = Counter()
     wanted = set(collection.ids(split)[: described["limit"]])
-    state = Status(collection.folder, images=len(wanted), running=is_locked(folder))
+    state = Status(collection.folder, images=len(wanted), running=is_locked(folder), calls=calls)
     for record in collection.records(split, fields=_NEEDED):
         if record.id not in wanted:
             continue
-        notes = provenance(record)
-        if record.paragraph and "paragraph" in notes:
+        made = provenance(record)
+        if record.paragraph and "paragraph" in made:
             score = record.paragraph_score
             scores["none" if score is None else str(score)] += 1
-            written = notes["paragraph"].get("candidates")
+            written = made["paragraph"].get("candidates")
             candidates[len(written) if isinstance(written, list) else 1] += 1
-        line = latest.find(record)
-        if failures := (line or {}).get("failures"):
-            failed.update(f"{kind}: {reason}" for kind, reason in failures.items())
-        elif _holds_all(record, settings, notes):
+        note = latest.find(record)
+        if note is not None and note.failures:
+            failed.update(f"{kind}: {reason}" for kind, reason in note.failures.items())
+        elif _holds_all(record, settings, made):
             state.complete += 1
             fewer.update(
                 kind
                 for kind in ("captions", "negatives")
                 if kind in settings["texts"]
-                and kind in notes
+                and kind in made
                 and len(getattr(record, FIELDS[kind])) < settings[kind]
             )
-        elif line is not None:
+        elif note is not None:
             state.answered += 1
         else:
             state.remaining += 1
     state.fewer, state.scores, state.candidates = dict(fewer), dict(scores), dict(candidates)
     state.failed = dict(failed.most_common())
-    times = [line["time"] for line in lines if not line.get("replayed")]
+    times = [note.time for note in notes if not note.replayed]
     state.rate = rate(times, time.time()) if state.running else None
     state.seconds_left = state.remaining / state.rate if state.rate else None
-    state.calls = len(CallLog(folder / "calls", writing=False))
     return state
 
 
-def _holds_all(record: Record, settings: dict[str, Any], notes: dict[str, Any]) -> bool:
+def _holds_all(record: Record, settings: dict[str, Any], made: dict[str, Any]) -> bool:
     """Whether a record holds each kind of text that is wanted, with a score if models wrote it."""
     if not all(getattr(record, FIELDS[kind]) for kind in settings["texts"]):
         return False
     judged = settings["judge"] is not None and "paragraph" in settings["texts"]
-    return not (judged and "paragraph" in notes and record.paragraph_score is None)
+    return not (judged and "paragraph" in made and record.paragraph_score is None)
 
 
-class _LatestLines:
-    """The latest line about each image in the logs of a run, by content and by id.
+class _LatestNotes:
+    """The latest note about each image in a run, by content and by id.
 
-    Copies share their content, and each has a line of its own: another's counts only if that one
+    Copies share their content, and each has a note of its own: another's counts only if that one
     is no longer in the collection, for then it may be this one under an earlier name.
     """
 
-    def __init__(self, lines: Iterable[dict[str, Any]], ids: set[str]) -> None:
-        self._by_content: dict[str, dict[str, dict[str, Any]]] = {}
-        self._by_id: dict[str, dict[str, Any]] = {}
+    def __init__(self, notes: Iterable[ImageNote], ids: set[str]) -> None:
+        self._by_content: dict[str, dict[str, ImageNote]] = {}
+        self._by_id: dict[str, ImageNote] = {}
         self._ids = ids
-        for line in lines:
-            kin = self._by_content.setdefault(line.get("content") or "", {})
-            for known in (kin, self._by_id):
-                if line["time"] >= known.get(line["id"], line)["time"]:
-                    known[line["id"]] = line
+        for note in notes:
+            self._by_content.setdefault(note.content, {})[note.id] = note
+            self._by_id[note.id] = note
 
-    def find(self, record: Record) -> dict[str, Any] | None:
+    def find(self, record: Record) -> ImageNote | None:
         """What was last noted about the image that a record has now."""
-        kin = self._by_content.get(record.content, {}) if record.content else {}
-        own = [line for id, line in kin.items() if id == record.id or id not in self._ids]
-        if kin:
-            return max(own or kin.values(), key=lambda line: line["time"])
-        line = self._by_id.get(record.id)
-        other = line is not None and line.get("content") and record.content
-        return None if other else line  # another image had this name
+        if kin := self._by_content.get(record.content) if record.content else None:
+            own = [note for id, note in kin.items() if id == record.id or id not in self._ids]
+            return max(own or kin.values(), key=lambda note: note.time)
+        note = self._by_id.get(record.id)
+        # Another image may have had this name.
+        return None if note and note.content and record.content else note
 
 
 def rate(times: Iterable[float], now: float) -> float | None:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol
 
 from paragrain.annotation.calls import Call, Reply
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.settings import BackendSettings
 
 __all__ = ["Backend", "make_backend", "only_model"]
@@ -23,7 +23,7 @@ class Backend(Protocol):
     trouble: str
     notes: list[str]
 
-    async def ask(self, call: Call, picture: Picture) -> Reply:
+    async def ask(self, call: Call, picture: PreparedImage) -> Reply:
         """Answer one call; retries after transient failures happen in here.
 
         Raises:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from email.utils import parsedate_to_datetime
-from http import HTTPStatus
+from http.client import responses
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -193,7 +193,7 @@ class Connection:
         self, status: int, message: str, code: str, model: str, wait: float | None = None
     ) -> Exception:
         """What it means that a server says this; with status 200, instead of an answer."""
-        said = self.clean(message) or _phrase(status)
+        said = self.clean(message) or responses.get(status, "no reason given")
         if everywhere := self._for_all(status, message, said, code, model):
             return RequestFailed(everywhere, everywhere=True)
         busy = status == 429 or _BUSY.search(said) is not None
@@ -232,13 +232,6 @@ class Connection:
                 f"ends in /v1 as a rule{says}"
             )
         return no_model if status == 404 and _SPEAKS_OF_MODEL.search(said) else ""
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "no reason given"
 
 
 def _is_loopback(url: str) -> bool:

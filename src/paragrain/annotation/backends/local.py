@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from paragrain.annotation.calls import Call, Reply, RequestFailed
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.settings import BackendSettings
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import decode
@@ -28,7 +28,7 @@ class _Job:
     """A call that somebody waits for."""
 
     call: Call
-    picture: Picture
+    picture: PreparedImage
     answer: "asyncio.Future[Reply]"
 
     @property
@@ -73,14 +73,14 @@ class LocalBackend:
         self.max_concurrency = min(settings.max_concurrency, 2 * settings.batch_size)
         self.trouble = ""
         self.notes: list[str] = []
-        self._vlm = _Model(settings.model, settings.device)
+        self._vlm = _VisionLanguageModel(settings.model, settings.device)
         self._batch_size = settings.batch_size
         self._waiting: list[_Job] = []
         self._running: list[_Job] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vlm")
         self._batcher: asyncio.Task[None] | None = None
 
-    async def ask(self, call: Call, picture: Picture) -> Reply:
+    async def ask(self, call: Call, picture: PreparedImage) -> Reply:
         """Answer one call, in the next batch that it fits.
 
         Raises:
@@ -162,7 +162,7 @@ class LocalBackend:
         return RequestFailed(f"{self._name} failed: {_gist(error)}", everywhere=everywhere)
 
 
-class _Model:
+class _VisionLanguageModel:
     """A model with its processor."""
 
     def __init__(self, name: str, device: str | None):

@@ -21,7 +21,7 @@ from paragrain.annotation.backends.responses import (
     read_reply,
 )
 from paragrain.annotation.calls import Call, Reply, RequestFailed
-from paragrain.annotation.pictures import Picture
+from paragrain.annotation.pictures import PreparedImage
 from paragrain.annotation.settings import BackendSettings
 from paragrain.errors import UsageError
 
@@ -161,9 +161,9 @@ class ServerBackend:
         self._left_out: frozenset[str] = frozenset()
         self._hopeless: Counter[str] = Counter()
         self._proven: set[tuple[str, frozenset[str]]] = set()
-        self._uris: WeakKeyDictionary[Picture, str] = WeakKeyDictionary()
+        self._uris: WeakKeyDictionary[PreparedImage, str] = WeakKeyDictionary()
 
-    async def ask(self, call: Call, picture: Picture) -> Reply:
+    async def ask(self, call: Call, picture: PreparedImage) -> Reply:
         """One chat completion; see `Backend.ask`."""
         most, began = self._settings.retry_timeout, None
         uri = self._uri(picture)
@@ -311,7 +311,7 @@ class ServerBackend:
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
 
-    def _uri(self, picture: Picture) -> str:
+    def _uri(self, picture: PreparedImage) -> str:
         """The picture as a data URI, made once for the calls that share it."""
         uri = self._uris.get(picture)
         if uri is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paragrain.collection import Record
-from paragrain.collection.fields import TEXT_FIELDS
+from paragrain.collection.fields import FIELDS, TEXT_FIELDS
 from paragrain.progress import progress_bar
 from paragrain.tables import Cell, Table
 
@@ -173,7 +173,8 @@ def text_lengths(
         total: number of records, for the time left.
         progress: whether to show progress.
     """
-    lengths = {kind: _Lengths(encoder) for kind in TEXT_FIELDS}
+    kinds = sorted(TEXT_FIELDS, key=lambda name: FIELDS[name].negative)  # what is true comes first
+    lengths = {kind: _Lengths(encoder) for kind in kinds}
     with progress_bar("measuring texts", total, unit="records", show=progress) as advance:
         for record in records:
             for kind, own in lengths.items():

@@ -58,10 +58,10 @@ class _Annotation(BaseModel):
 
 
 @dataclass
-class Scores:
+class ScoreCounts:
     """How often each score was given, and how many paragraphs have none.
 
-    >>> scores = Scores()
+    >>> scores = ScoreCounts()
     >>> for score in (4, 9, None):
     ...     scores.add(score)
     >>> scores.mean, scores.none
@@ -111,8 +111,8 @@ class AnnotationStatistics:
 
     records: int = 0
     made: Counter[tuple[str, str, str, str | None]] = field(default_factory=Counter)
-    first: Scores = field(default_factory=Scores)
-    kept: Scores = field(default_factory=Scores)
+    first: ScoreCounts = field(default_factory=ScoreCounts)
+    kept: ScoreCounts = field(default_factory=ScoreCounts)
     candidates: Counter[int] = field(default_factory=Counter)
     compared: int = 0
     gained: int = 0

@@ -32,8 +32,8 @@ from paragrain.encoders.weights import quiet_transformers
 from paragrain.training.batches import Batch, TrainingSet
 from paragrain.training.config import TrainConfig
 from paragrain.training.gradients import accumulate_gradients, mixed, tokenize
-from paragrain.training.losses import contrastive_loss
-from paragrain.training.optimisation import make_optimizer
+from paragrain.training.objectives.contrastive import contrastive_loss
+from paragrain.training.optimizer import make_optimizer
 from paragrain.training.supervision import load_recipe
 
 # width, text layers, vision layers, heads, image size, patch size, width of the vectors

@@ -15,7 +15,7 @@ from paragrain.training.checkpoints import (
     save_progress,
 )
 from paragrain.training.config import TrainConfig
-from paragrain.training.optimisation import make_optimizer
+from paragrain.training.optimizer import make_optimizer
 from paragrain.training.trainer import train
 
 

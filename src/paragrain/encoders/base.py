@@ -37,7 +37,7 @@ from paragrain.encoders.tokens import (
 )
 from paragrain.encoders.trained_on import TrainedOn
 from paragrain.encoders.weights import fingerprint
-from paragrain.errors import ParagrainError
+from paragrain.errors import ParagrainError, UsageError
 from paragrain.progress import progress_bar
 
 __all__ = [
@@ -114,6 +114,30 @@ class ImageTextEncoder(nn.Module, ABC):
     @abstractmethod
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
+
+    def image_states(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Last hidden states `[B, P, W]` of images, of which `pool_image` makes `image_features`.
+
+        Raises:
+            UsageError: this kind of encoder gives none.
+        """
+        raise UsageError(f"{self.name} gives no states of patches: start from a BLIP")
+
+    def pool_image(self, states: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of `image_states`."""
+        raise NotImplementedError
+
+    def text_states(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Last hidden states `[B, L, W]` of texts, of which `pool_text` makes `text_features`.
+
+        Raises:
+            UsageError: this kind of encoder gives none.
+        """
+        raise UsageError(f"{self.name} gives no states of tokens: start from a BLIP")
+
+    def pool_text(self, states: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of `text_states`."""
+        raise NotImplementedError
 
     @abstractmethod
     def text_parameters(self) -> dict[str, nn.Parameter]:

@@ -74,9 +74,27 @@ class BlipEncoder(ImageTextEncoder):
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""
-        hidden = self.model.vision_model(pixel_values=pixels).last_hidden_state
-        projected = self.model.vision_proj(hidden[:, 0])
-        return nn.functional.normalize(projected.float(), dim=-1)
+        return self.pool_image(self.image_states(pixels))
+
+    def image_states(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Last hidden states `[B, 1 + P, W]` of images: [CLS], then the patches row by row."""
+        states: torch.Tensor = self.model.vision_model(pixel_values=pixels).last_hidden_state
+        return states
+
+    def pool_image(self, states: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of `image_states`: [CLS], projected."""
+        return nn.functional.normalize(self.model.vision_proj(states[:, 0]).float(), dim=-1)
+
+    def text_states(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Last hidden states `[B, L, W]` of texts."""
+        states: torch.Tensor = self.model.text_encoder(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
+        return states
+
+    def pool_text(self, states: torch.Tensor) -> torch.Tensor:
+        """Unit vectors float32 `[B, D]` of `text_states`: [CLS], projected."""
+        return nn.functional.normalize(self.model.text_proj(states[:, 0]).float(), dim=-1)
 
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""

@@ -19,8 +19,8 @@ from paragrain.study.cells import curve_path, missing, result_path
 from paragrain.study.data import absent_split, collection_folder
 from paragrain.study.file import Source, Throughput
 from paragrain.study.plan import Cell, Study
-from paragrain.training.batches import Schedule
-from paragrain.training.supervision import Recipe
+from paragrain.training.recipes import Recipe
+from paragrain.training.schedule import Schedule
 
 TOKENS = {"captions": 14, "generated": 16, "negatives": 16, "paragraph": 110, "description": 130}
 """Tokens of a text where nothing is there to be counted; a study's `throughput` may say better."""
@@ -231,9 +231,7 @@ def _row(
     images = _train_images(study, cell, sizes, out)
     config = cell.settings
     share = max(pick.share for pick in cell.recipe.positives)
-    schedule = Schedule(
-        max(2, round(images * share)), config.batch_size, config.epochs, config.max_steps, 0
-    )
+    schedule = Schedule(max(2, round(images * share)), config)
     each = image_tokens(cell.recipe, cell, throughput) / share
     steps = schedule.steps
     if cell.like is not None and cell.like.recipe is not None:

@@ -24,7 +24,7 @@ from paragrain.evaluation import load_protocol
 from paragrain.study.file import Baseline, CellSpec, StudyFile, named
 from paragrain.study.plug import check_analyses
 from paragrain.training.config import TrainConfig, make_config
-from paragrain.training.supervision import Recipe, first_problem, load_recipe, parse_recipe
+from paragrain.training.recipes import Recipe, first_problem, load_recipe, parse_recipe
 
 _NO_NUMBER = {"seed", "log_every", "save_steps", "save_minutes"}
 """Settings that a key leaves out: the seed has its own folder, the others change no number."""

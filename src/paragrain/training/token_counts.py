@@ -6,10 +6,11 @@ from itertools import islice
 from paragrain.collection import Collection, Record
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.errors import ParagrainError
-from paragrain.training.batches import Schedule
+from paragrain.training.schedule import Schedule
 from paragrain.training.config import TrainConfig
 from paragrain.training.gradients import tokenize
-from paragrain.training.supervision import Recipe, draw
+from paragrain.training.recipes import Recipe
+from paragrain.training.sampling import draw
 
 _TOGETHER = 1024
 """Records whose texts are tokenised together."""
@@ -74,7 +75,7 @@ def _tokens_a_step(
     """Mean tokens of a step, and the steps of the whole run."""
     records = collection.records(config.split, fields=recipe.fields)
     images, tokens = _counted(records, recipe, encoder, config)
-    schedule = Schedule(images, config.batch_size, config.epochs, config.max_steps, config.seed)
+    schedule = Schedule(images, config)
     return tokens / schedule.steps_per_epoch, schedule.steps
 
 

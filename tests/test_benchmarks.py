@@ -116,7 +116,7 @@ def test_token_lengths_by_hand(
     file.write_text("\n".join(map(json.dumps, lines)))
     args = ["token_lengths", file, "--columns", "text", *small_vocabularies(tmp_path)]
 
-    out, err = run_benchmark(*args, "--maximum lengths", 4, 7, 128, "--json", ends=3)
+    out, err = run_benchmark(*args, "--max-lengths", 4, 7, 128, "--json", ends=3)
     report = json.loads(out)
     assert "line 3: text is empty" in err
     assert (report["texts"], report["skipped"]) == (2, 1)
@@ -133,7 +133,7 @@ def test_token_lengths_by_hand(
     assert (costs["7"]["texts_truncated"], costs["7"]["tokens_lost"]) == (1, 1)
     assert (costs["128"]["texts_truncated"], costs["128"]["share_of_tokens_lost"]) == (0, 0)
 
-    table, _ = run_benchmark(*args, "--maximum lengths", 7, 128, ends=3)
+    table, _ = run_benchmark(*args, "--max-lengths", 7, 128, ends=3)
     assert "| CLIP (77): tokens lost, % | 18.8 | - |" in table
     assert "| Long-CLIP (248): tokens lost, % | 18.8 | 0.0 |" in table
 

@@ -14,7 +14,7 @@ CAPTIONS = {"texts": "captions", "progress": False}
 
 
 @pytest.mark.parametrize("max_length", [12.5, "12", True, float("nan"), b"12", [12]])
-def test_a_token_budget_is_a_whole_number(
+def test_max_length_is_a_whole_number(
     max_length: object, world: pg.Collection, encoder: pg.ImageTextEncoder
 ) -> None:
     for call in (
@@ -23,7 +23,7 @@ def test_a_token_budget_is_a_whole_number(
         lambda: pg.evaluate(world, encoder, max_length=max_length, **CAPTIONS),
         lambda: setattr(encoder, "max_length", max_length),
     ):
-        refused(call, "a maximum length is a whole number such as 128")
+        refused(call, "max_length is a whole number such as 128")
 
 
 def test_whole_numbers_of_numpy_are_whole(

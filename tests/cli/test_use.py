@@ -71,7 +71,7 @@ def test_a_model_is_remembered_for_all_verbs_and_through_imports(
     assert paragrain("use", photos).out == f"{photos}: no model is remembered\n"
     done = paragrain("use", random_blip.name, photos, "--json")
     assert (done.code, done.json["model"]) == (0, str(random_blip))
-    assert (done.json["tokens"], done.json["max_tokens"]) == (128, 512)
+    assert (done.json["max_length"], done.json["max_tokens"]) == (128, 512)
     monkeypatch.chdir(photos)  # a relative path would lead nowhere from here
     found = paragrain("search", photos, "a star", "--json")
     assert (found.code, found.json["model"]) == (0, str(random_blip))

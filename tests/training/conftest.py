@@ -71,7 +71,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Collection:
 def contrast() -> Callable[..., WeightedSum]:
     """The contrastive loss alone: `contrast(model, config)`."""
 
-    def make(model: ImageTextEncoder, config: TrainConfig = TrainConfig()) -> WeightedSum:
+    def make(model: ImageTextEncoder, **settings: object) -> WeightedSum:
+        config = TrainConfig(**settings)
         return WeightedSum(make_objectives({"contrastive": {}}, model, config), {"contrastive": 1})
 
     return make

@@ -36,12 +36,14 @@ def gradients(contrast):
     return partial(gradients_of, contrast)
 
 
-def gradients_of(contrast, model, batch: Batch, **settings) -> tuple[dict[str, torch.Tensor], float]:
+def gradients_of(
+    contrast, model, batch: Batch, **settings
+) -> tuple[dict[str, torch.Tensor], float]:
     parameters = model.text_parameters()
     for parameter in parameters.values():
         parameter.grad = None
     config = TrainConfig(**settings)
-    report = accumulate_gradients(model, contrast(model, config), batch, config, step=3)
+    report = accumulate_gradients(model, contrast(model, **settings), batch, config, step=3)
     return {name: p.grad.clone() for name, p in parameters.items()}, report.loss
 
 
@@ -52,7 +54,8 @@ def assert_same(first, second, tolerance: float = 1e-6) -> None:
 
 
 def test_chunks_give_the_gradients_of_the_whole_with_dropout_on(
-    gradients, contrast, dropout_model, batch):
+    gradients, contrast, dropout_model, batch
+):
     whole = gradients(dropout_model, batch, micro_batch_tokens=64, grad_cache_threshold=10**6)
     chunked = gradients(dropout_model, batch, micro_batch_tokens=64, grad_cache_threshold=1)
     assert_same(whole, chunked)
@@ -61,7 +64,7 @@ def test_chunks_give_the_gradients_of_the_whole_with_dropout_on(
     for parameter in parameters:
         parameter.grad = None
     config = TrainConfig(micro_batch_tokens=64)
-    loss = contrast(dropout_model, config)
+    loss = contrast(dropout_model, micro_batch_tokens=64)
     other = accumulate_gradients(dropout_model, loss, batch, config, step=4)
     assert abs(other.loss - whole[1]) > 1e-3
 

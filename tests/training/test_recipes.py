@@ -4,7 +4,8 @@ import pytest
 
 from paragrain.collection import Record
 from paragrain.errors import UsageError
-from paragrain.training.supervision import Text, draw, load_recipe, parse_recipe, recipe_names
+from paragrain.training.recipes import load_recipe, parse_recipe, recipe_names
+from paragrain.training.sampling import Text, draw
 
 RECORD = Record(
     id="7",

@@ -19,9 +19,9 @@ from paragrain.images import decode
 from paragrain.training import TrainConfig, gradients, train, trainer
 from paragrain.training.batches import TrainingSet
 from paragrain.training.gradients import accumulate_gradients, tokenize
+from paragrain.training.images import ImageReader
 from paragrain.training.objectives.contrastive import contrastive_loss
 from paragrain.training.optimizer import decays, trained_parameters
-from paragrain.training.images import ImageReader
 from paragrain.training.recipes import load_recipe
 
 SHORT = {"batch_size": 8, "max_steps": 10, "epochs": 4, "learning_rate": 1e-3, "progress": False}
@@ -211,19 +211,22 @@ def test_a_bad_image_is_left_out_and_one_that_goes_bad_stops_the_run(
     assert [name for name, _ in run.results["images_failed"]] == ["train/002"]
     assert run.results["data"]["used"] == 5
 
+    seen = []
+
     def broken(data):
         if data == original(collection, record(4)):
-            return decode(b"")
+            seen.append(data)
+            return decode(b"" if len(seen) > 1 else data)
         return decode(data)
 
-    monkeypatch.setattr("paragrain.training.pictures.decode", broken)
+    monkeypatch.setattr("paragrain.training.images.decode", broken)
     with pytest.raises(
         ParagrainError, match=r"image of train/004 .* cannot be now \(an empty file"
     ):
         train(collection, encoder, out=tmp_path / "b", **settings)
 
 
-def test_images_that_are_files_are_read_where_they_are(encoder, tmp_path, record):
+def test_images_that_are_files_are_read_where_they_are(encoder, tmp_path, record, monkeypatch):
     folder = tmp_path / "c"
 
     def make(number: int) -> Record:
@@ -238,9 +241,18 @@ def test_images_that_are_files_are_read_where_they_are(encoder, tmp_path, record
     collection = Collection.open(folder)
     run = train(collection, encoder, recipe="c1", out=tmp_path / "r", train_vision=True, **SHORT)
     assert run.finished
-    (folder / "images" / "2.png").unlink()
+    stream = ImageReader.stream
+
+    def loses_a_file(self, ids, batch_size):
+        (folder / "images" / "2.png").unlink()
+        return stream(self, ids, batch_size)
+
+    monkeypatch.setattr(ImageReader, "stream", loses_a_file)
     with pytest.raises(ParagrainError, match="cannot be read"):
         train(collection, encoder, recipe="c4", out=tmp_path / "s", train_vision=True, **SHORT)
+    monkeypatch.undo()
+    run = train(collection, encoder, recipe="c4", out=tmp_path / "t", train_vision=True, **SHORT)
+    assert [name for name, _ in run.results["images_failed"]] == ["train/002"]
 
 
 def test_a_half_precision_vision_trains_in_float32(random_blip):

@@ -36,10 +36,10 @@ def pretrain(
     pretrain world --out runs/first`
     """
     from paragrain.collection import Collection
-    from paragrain.pretraining import pretrain as run
+    from paragrain.training import pretraining
 
     source = Collection.open(collection)
-    done = run(
+    made = pretraining.pretrain(
         source,
         out,
         dense_steps=dense_steps,
@@ -52,10 +52,10 @@ def pretrain(
         seed=seed,
         progress=not json,
     )
-    checkpoint = done.folder / "checkpoint"
+    checkpoint, results = made.folder / "checkpoint", made.results
     tell(
         json,
-        {"checkpoint": str(checkpoint), "seconds": round(done.seconds), "failed": done.failed},
-        [f"{checkpoint}: a tiny BLIP, trained for {done.seconds / 60:.0f} minutes"],
+        {"checkpoint": str(checkpoint), **results},
+        [f"{checkpoint}: a tiny BLIP, trained for {results['seconds'] / 60:.0f} minutes"],
     )
-    end([*source.problems, *done.failed])
+    end([*source.problems, *map(tuple, results["images_failed"])])

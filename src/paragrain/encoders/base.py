@@ -115,29 +115,23 @@ class ImageTextEncoder(nn.Module, ABC):
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
 
-    def image_states(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Last hidden states `[B, P, W]` of images, of which `pool_image` makes `image_features`.
+    def image_states(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Last hidden states `[B, P, W]` of images, and their `image_features`, from one pass.
 
         Raises:
             UsageError: this kind of encoder gives none.
         """
         raise UsageError(f"{self.name} gives no states of patches: start from a BLIP")
 
-    def pool_image(self, states: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of `image_states`."""
-        raise NotImplementedError
-
-    def text_states(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Last hidden states `[B, L, W]` of texts, of which `pool_text` makes `text_features`.
+    def text_states(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Last hidden states `[B, L, W]` of texts, and their `text_features`, from one pass.
 
         Raises:
             UsageError: this kind of encoder gives none.
         """
         raise UsageError(f"{self.name} gives no states of tokens: start from a BLIP")
-
-    def pool_text(self, states: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of `text_states`."""
-        raise NotImplementedError
 
     @abstractmethod
     def text_parameters(self) -> dict[str, nn.Parameter]:

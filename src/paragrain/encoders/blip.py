@@ -74,32 +74,25 @@ class BlipEncoder(ImageTextEncoder):
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""
-        return self.pool_image(self.image_states(pixels))
+        return self.image_states(pixels)[1]
 
-    def image_states(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Last hidden states `[B, 1 + P, W]` of images: [CLS], then the patches row by row."""
-        states: torch.Tensor = self.model.vision_model(pixel_values=pixels).last_hidden_state
-        return states
+    def image_states(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Last hidden states `[B, 1 + P, W]`, [CLS] first, and [CLS] projected to unit length."""
+        states = self.model.vision_model(pixel_values=pixels).last_hidden_state
+        return states, _unit(self.model.vision_proj(states[:, 0]))
 
-    def pool_image(self, states: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of `image_states`: [CLS], projected."""
-        return nn.functional.normalize(self.model.vision_proj(states[:, 0]).float(), dim=-1)
-
-    def text_states(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Last hidden states `[B, L, W]` of texts."""
-        states: torch.Tensor = self.model.text_encoder(
+    def text_states(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Last hidden states `[B, L, W]`, [CLS] first, and [CLS] projected to unit length."""
+        states = self.model.text_encoder(
             input_ids=input_ids, attention_mask=attention_mask
         ).last_hidden_state
-        return states
-
-    def pool_text(self, states: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of `text_states`: [CLS], projected."""
-        return nn.functional.normalize(self.model.text_proj(states[:, 0]).float(), dim=-1)
+        return states, _unit(self.model.text_proj(states[:, 0]))
 
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
-        projected = self.model.text_proj(self._first_hidden(input_ids, attention_mask))
-        return nn.functional.normalize(projected.float(), dim=-1)
+        return _unit(self.model.text_proj(self._first_hidden(input_ids, attention_mask)))
 
     def _first_hidden(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """`text_encoder(...).last_hidden_state[:, 0]` `[B, H]`, and nothing else of that layer.
@@ -152,3 +145,7 @@ class BlipEncoder(ImageTextEncoder):
 
 _TEXT_SETTINGS = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 _VISION_SETTINGS = (*_TEXT_SETTINGS, "image_size", "patch_size")
+
+
+def _unit(vectors: torch.Tensor) -> torch.Tensor:
+    return nn.functional.normalize(vectors.float(), dim=-1)

@@ -141,9 +141,7 @@ class TrainingSet:
         negative: list[bool] = []
         rng = random.Random(f"texts {self.seed} {step}")
         for place, row in enumerate(rows):
-            positives, negatives = draw(
-                self.records[row], self.recipe, seed=self.seed, epoch=epoch
-            )
+            positives, negatives = draw(self.records[row], self.recipe, seed=self.seed, epoch=epoch)
             if self.recipe.sample is not None:
                 positives = rng.sample(positives, min(self.recipe.sample, len(positives)))
             texts += positives + negatives

@@ -66,7 +66,7 @@ def save_progress(
     Raises:
         ParagrainError: there is no room.
     """
-    state = {f"weight/{name}": parameter for name, parameter in parameters.items()}
+    state: dict[str, Tensor] = {f"weight/{name}": weight for name, weight in parameters.items()}
     state |= {f"buffer/{name}": buffer for name, buffer in (buffers or {}).items()}
     for name, parameter in parameters.items():
         for key, value in optimizer.state.get(parameter, {}).items():

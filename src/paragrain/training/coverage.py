@@ -155,7 +155,9 @@ def _replaced(recipe: Recipe, counts: Sequence[Coverage], fallback: str) -> Reci
             f"({reason}): write a recipe of your own"
         )
     positives = tuple(
-        selection.model_copy(update={"source": fallback}) if selection.source == lost[0] else selection
+        selection.model_copy(update={"source": fallback})
+        if selection.source == lost[0]
+        else selection
         for selection in recipe.positives
     )
     name = f"{recipe.name} ({lost[0]} from {fallback})"

@@ -68,7 +68,7 @@ def tokenize(
     texts_truncated = tokens_lost = 0
     for max_length in np.unique(max_lengths):
         rows = np.flatnonzero(max_lengths == max_length)
-        tokens = encoder.tokenize([texts[row].text for row in rows], int(max_length))
+        tokens = encoder.tokenize([texts[int(row)].text for row in rows], int(max_length))
         for place, row in enumerate(rows):
             ids[row] = tokens.row(place)
         texts_truncated += tokens.texts_truncated
@@ -108,13 +108,15 @@ def accumulate_gradients(
             "processes: train in fewer, or set drop_last"
         )
     job = _Job(model, config, loss.requires, processes, f"{config.seed}/{step}")
-    towers: list[_Tower] = []
+    texts: _TextTower | None = None
+    images: _ImageTower | None = None
     spare = config.grad_cache_threshold if loss.requires <= POOLED else None
     if loss.requires - IMAGE_FEATURES:
-        towers.append(_TextTower(job, batch.texts, spare))
-        spare = None if spare is None else spare - towers[0].held
+        texts = _TextTower(job, batch.texts, spare)
+        spare = None if spare is None else spare - texts.held
     if loss.requires & IMAGE_FEATURES and pixels is not None:
-        towers.append(_ImageTower(job, pixels, len(batch.records), spare))
+        images = _ImageTower(job, pixels, len(batch.records), spare)
+    towers = [tower for tower in (texts, images) if tower is not None]
 
     features = {name: leaf for tower in towers for name, leaf in tower.features().items()}
     if pixels is None and batch.image_embeddings is not None:
@@ -133,10 +135,10 @@ def accumulate_gradients(
 
     values = torch.stack(list(losses.values())).tolist()
     told = dict(zip(losses, values, strict=True))
-    if not loss.requires - IMAGE_FEATURES:
+    if texts is None:
         return StepReport(told, 0, 0, 0, 0, 0)
     pairs = int((~batch.negative).sum())
-    return StepReport(told, pairs, len(batch.texts), *processes.sum_(towers[0].sizes).tolist())
+    return StepReport(told, pairs, len(batch.texts), *processes.sum_(texts.sizes).tolist())
 
 
 def mixed(config: TrainConfig, device: torch.device) -> bool:
@@ -218,8 +220,7 @@ class _Tower(ABC):
             order = np.argsort(np.concatenate([*self._micro_batches, np.arange(0)]))
             places = torch.from_numpy(order).to(device)
             self._outputs = {
-                name: torch.cat([output[name] for output in outputs])[places]
-                for name in outputs[0]
+                name: torch.cat([output[name] for output in outputs])[places] for name in outputs[0]
             }
         trains = bool(self.parameters())
         whole = {}
@@ -291,9 +292,8 @@ class _TextTower(_Tower):
             "attention_mask": F.pad(mask, rest),
         }
         if "text_states" in required:
-            states = model.text_states(ids, mask)
+            states, made["text_embeddings"] = model.text_states(ids, mask)
             made["text_states"] = F.pad(states, (0, 0, *rest))
-            made["text_embeddings"] = model.pool_text(states)
         else:
             made["text_embeddings"] = model.text_features(ids, mask)
         return {name: made[name] for name in made if name in required}
@@ -304,9 +304,7 @@ class _ImageTower(_Tower):
 
     embeddings, key = "image_embeddings", "/images"
 
-    def __init__(
-        self, job: _Job, pixels: Sequence[Tensor], total: int, spare: int | None
-    ) -> None:
+    def __init__(self, job: _Job, pixels: Sequence[Tensor], total: int, spare: int | None) -> None:
         self._pixels = pixels
         costs = np.full(len(pixels), patches(job.model, pixels))
         # Images are of one size: to divide what is held anyway saves neither memory nor time.
@@ -328,8 +326,7 @@ class _ImageTower(_Tower):
         pixels = pixels.to(model.device, memory_format=self._memory_format)
         made = {"pixels": pixels}
         if "image_states" in required:
-            made["image_states"] = model.image_states(pixels)
-            made["image_embeddings"] = model.pool_image(made["image_states"])
+            made["image_states"], made["image_embeddings"] = model.image_states(pixels)
         elif "image_embeddings" in required:
             made["image_embeddings"] = model.image_features(pixels)
         return {name: made[name] for name in made if name in required}

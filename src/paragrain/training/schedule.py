@@ -58,7 +58,9 @@ class Schedule:
         >>> len(Schedule(images=5, config=config).shown())
         2
         """
-        steps = range(self.steps if self.config.drop_last else min(self.steps, self.steps_per_epoch))
+        steps = range(
+            self.steps if self.config.drop_last else min(self.steps, self.steps_per_epoch)
+        )
         return np.unique(np.concatenate([self.rows(step) for step in steps]))
 
     def epoch(self, step: int) -> int:

@@ -6,11 +6,11 @@ from itertools import islice
 from paragrain.collection import Collection, Record
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.errors import ParagrainError
-from paragrain.training.schedule import Schedule
 from paragrain.training.config import TrainConfig
 from paragrain.training.gradients import tokenize
 from paragrain.training.recipes import Recipe
 from paragrain.training.sampling import draw
+from paragrain.training.schedule import Schedule
 
 _TOGETHER = 1024
 """Records whose texts are tokenised together."""

@@ -30,7 +30,7 @@ from paragrain.encoders.saving import recover
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.progress import progress_bar
 from paragrain.training.batches import TrainingSet
-from paragrain.training.checkpoints import Progress, load_progress, save_progress
+from paragrain.training.checkpoints import load_progress, save_progress
 from paragrain.training.config import TrainConfig, make_config
 from paragrain.training.coverage import with_fallback
 from paragrain.training.distributed import Processes
@@ -42,6 +42,7 @@ from paragrain.training.objectives import (
     WeightedSum,
     make_objectives,
     objective_class,
+    required_features,
 )
 from paragrain.training.optimizer import make_optimizer, trained, trained_parameters
 from paragrain.training.provenance import images_used, splits_used
@@ -193,8 +194,7 @@ def _needs_images(encoder: ImageTextEncoder, recipe: Recipe, config: TrainConfig
                     "the recipe"
                 )
     check_returns(encoder)
-    required = frozenset[str]().union(*(objective_class(n).requires for n in recipe.losses))
-    return config.train_vision or bool(required & IMAGE_FEATURES - POOLED)
+    return config.train_vision or bool(required_features(recipe.losses) & IMAGE_FEATURES - POOLED)
 
 
 @dataclass
@@ -325,9 +325,7 @@ class _Trainer:
         kept = self.model
         if self.config.checkpoint_dtype == "float16":
             kept = copy.deepcopy(kept).half()
-        kept.save(
-            self.reporter.run.folder / "checkpoint", self.reporter.story(step + 1, measured)
-        )
+        kept.save(self.reporter.run.folder / "checkpoint", self.reporter.story(step + 1, measured))
         kept.float()  # as it will be loaded
         self.progress.best_step = step + 1
         self.progress.best_fingerprint = kept.text_fingerprint

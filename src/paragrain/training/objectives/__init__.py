@@ -1,12 +1,12 @@
 """Losses, one file each, and the weighted sum of them that a step minimises.
 
-An objective is a module. What it learns itself (a temperature, a head) trains with the encoder; what
-it remembers (a queue, momentum copies) are its buffers. Both are saved and resumed with the run.
+An objective is a module. What it learns itself (a temperature, a head) trains with the encoder;
+what it remembers (a queue, momentum copies) is in its buffers. Both are saved and resumed.
 """
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
@@ -102,9 +102,7 @@ class WeightedSum(nn.Module):
         super().__init__()
         self.weights = {name: weight for name, weight in weights.items() if weight}
         self.objectives = nn.ModuleDict({name: objectives[name] for name in self.weights})
-        self.requires = frozenset[str]().union(
-            *(objectives[name].requires for name in self.weights)
-        )
+        self.requires = required_features(self.weights)
 
     def forward(self, batch: Batch, features: Features) -> dict[str, Tensor]:
         """The `loss` that is minimised, and its named parts.
@@ -165,6 +163,11 @@ def objective_class(name: str) -> type[Objective]:
     if not (isinstance(kind, type) and issubclass(kind, Objective)):
         raise UsageError(f"the plugin {name} ({plugins[name].origin}) is no loss: uninstall it")
     return kind
+
+
+def required_features(names: Iterable[str]) -> frozenset[str]:
+    """All attributes of `Features` that some objectives read."""
+    return frozenset[str]().union(*(objective_class(name).requires for name in names))
 
 
 def make_objectives(

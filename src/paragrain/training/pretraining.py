@@ -21,8 +21,9 @@ from paragrain.collection import Collection
 from paragrain.encoders.blip import BlipEncoder
 from paragrain.encoders.loading import load_encoder
 from paragrain.errors import UsageError
-from paragrain.training.config import TrainConfig, make_config
-from paragrain.training.recipes import Recipe, Selection
+from paragrain.evaluation.benchmark import fields_with_texts
+from paragrain.training.config import make_config
+from paragrain.training.recipes import Recipe
 from paragrain.training.runs import Run
 from paragrain.training.trainer import train
 
@@ -165,21 +166,24 @@ def pretrain(
         "save_minutes": 5.0,
         "checkpoint_dtype": "float16",
     }
+    config = make_config(None, {**usual, **settings})
     losses: dict[str, dict[str, Any]] = {"contrastive": {"temperature": "learned"}}
-    stages = [{"steps": contrast_steps, "decay_after_warmup": False}]
-    split = str(settings.get("split", TrainConfig().split))
-    if all(record.graph for record in collection.records(split, fields=("graph",))):
+    stages: list[dict[str, Any]] = [{"steps": contrast_steps, "decay_after_warmup": False}]
+    if all(record.graph for record in collection.records(config.split, fields=("graph",))):
         losses = {"scene_graph": {"weight": graph_weight}, **losses}
         if dense_steps:
             alone = {"weights": {"scene_graph": 1.0}, "final_rate": 0.25}
             stages.insert(0, {"steps": dense_steps, "decay_after_warmup": False, **alone})
-    config = make_config(None, {**usual, **settings, "stages": stages})
-    recipe = Recipe(
-        name="short texts",
-        title=f"{texts_per_image} alt-texts or short captions, drawn anew each step",
-        positives=tuple(Selection(source=field) for field in SHORT_FIELDS),
-        sample=texts_per_image,
-        losses=losses,
+    config = make_config(config, {"stages": stages})
+    fields = fields_with_texts(collection, config.split, SHORT_FIELDS)
+    recipe = Recipe.model_validate(
+        {
+            "name": "short texts",
+            "title": f"{texts_per_image} alt-texts or short captions, drawn anew each step",
+            "positives": [{"from": field} for field in fields or SHORT_FIELDS],
+            "sample": texts_per_image,
+            "loss": losses,
+        }
     )
     if start is not None:
         encoder = load_encoder(start, "cpu")

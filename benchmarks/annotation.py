@@ -29,8 +29,8 @@ from rich.table import Table
 
 from paragrain.annotation import AnnotationSettings, BackendSettings, annotate
 from paragrain.annotation.calls import Call, Reply
-from paragrain.annotation.loop import annotate_image
-from paragrain.annotation.sending import prepare
+from paragrain.annotation.loop import annotate_image, guide_of
+from paragrain.annotation.pictures import prepare
 from paragrain.collection import Collection, Record
 from paragrain.runtime import tune
 from paragrain.sources import import_folder, import_scenes
@@ -52,7 +52,7 @@ def load_stub() -> Any:
 
 def calls_of(record: Record, settings: AnnotationSettings) -> list[Call]:
     """The four calls of an image whose replies are all good."""
-    loop = annotate_image(record, "", settings)
+    loop = annotate_image(record, "", settings, guide_of(record))
     calls = [next(loop)]
     words = ("one", "two", "three", "four", "five")
     while len(calls) < CALLS:
@@ -68,7 +68,7 @@ async def bare_loop(
     """The same requests by the client alone."""
     own = settings.generator
     client = AsyncOpenAI(api_key="none", base_url=own.endpoint, max_retries=0)
-    places = asyncio.Semaphore(own.in_flight)
+    places = asyncio.Semaphore(own.max_concurrency)
 
     async def one(record: Record) -> None:
         async with places:
@@ -128,14 +128,16 @@ def main() -> None:
             stub.stop()
 
 
-def settings_for(stub: Any, in_flight: int) -> AnnotationSettings:
-    model = BackendSettings(model="stub", endpoint=stub.url, in_flight=in_flight, structured="off")
+def settings_for(stub: Any, max_concurrency: int) -> AnnotationSettings:
+    model = BackendSettings(
+        model="stub", endpoint=stub.url, max_concurrency=max_concurrency, structured="off"
+    )
     return AnnotationSettings(generator=model, judge=model, replace=True)
 
 
 def overhead(stub: Any, place: Path, args: argparse.Namespace, console: Console) -> None:
     """Time both against an instant server."""
-    settings = settings_for(stub, args.in_flight)
+    settings = settings_for(stub, args.max_concurrency)
     stub.script(rules=GOOD_SCORE)
     times: dict[str, list[float]] = {"ours": [], "prepared": [], "as it is": []}
     for _ in range(args.rounds):
@@ -150,7 +152,9 @@ def overhead(stub: Any, place: Path, args: argparse.Namespace, console: Console)
             asyncio.run(bare_loop(work, settings, args.count, as_it_is=name == "as it is"))
             times[name].append(time.perf_counter() - started)
     counts = stub.counters()
-    console.print(f"{report.images} images, {report.calls} requests, {args.in_flight} in flight")
+    console.print(
+        f"{report.images} images, {report.calls} requests, {args.max_concurrency} at once"
+    )
     assert counts["by_status"].keys() == {"200"}, counts
     table = Table(
         "", "seconds", "requests/s", "annotate / it", title="A server that answers at once"
@@ -169,13 +173,18 @@ def overhead(stub: Any, place: Path, args: argparse.Namespace, console: Console)
 def busy(stub: Any, place: Path, args: argparse.Namespace, console: Console) -> None:
     """How busy a slower server is kept, from its first request to its last."""
     table = Table("in flight", "requests", "seconds", "busy", title=f"{args.latency:g} s an answer")
-    for in_flight in (8, 16, 32):
+    for max_concurrency in (8, 16, 32):
         work = fresh(place / "source", place / "work")
         stub.script(rules=GOOD_SCORE, latency=args.latency)
-        annotate(work, settings_for(stub, in_flight), limit=args.count, progress=False)
+        annotate(work, settings_for(stub, max_concurrency), limit=args.count, progress=False)
         counts = stub.counters()
-        share = counts["busy_seconds"] / (in_flight * counts["seconds"])
-        cells = (in_flight, counts["requests"], f"{counts['seconds']:.1f}", f"{100 * share:.1f} %")
+        share = counts["busy_seconds"] / (max_concurrency * counts["seconds"])
+        cells = (
+            max_concurrency,
+            counts["requests"],
+            f"{counts['seconds']:.1f}",
+            f"{100 * share:.1f} %",
+        )
         table.add_row(*map(str, cells))
     console.print(table)
 

@@ -12,9 +12,10 @@ import tempfile
 from pathlib import Path
 
 from paragrain.annotation import AnnotationSettings, BackendSettings, SceneErrors, annotate
-from paragrain.annotation.measures.truth import (
+from paragrain.annotation.simulator import (
+    Share,
     judge_quality,
-    judged_attempts,
+    judged_candidates,
     measure,
     quality_after,
 )
@@ -23,7 +24,7 @@ from paragrain.runtime import tune
 from paragrain.sources import import_scenes
 
 THRESHOLDS = (0, 2, 5, 7, 9)
-UNTIDY = {"preamble": 0.3, "short_list": 0.1, "repeat": 0.1, "refusal": 0.05, "cut": 0.05}
+UNTIDY = {"preamble": 0.3, "short_list": 0.1, "repeat": 0.1, "refusal": 0.05, "truncated": 0.05}
 PROFILES = {
     "faultless": SceneErrors(),
     "faultless, untidy replies": SceneErrors(unclear=0.1, **UNTIDY),
@@ -60,8 +61,9 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.0f}"
+def shown(rate: float, share: Share) -> str:
+    """The rate that was asked for, and what was found."""
+    return f"{100 * rate:.0f}: {share.estimate:.1%}"
 
 
 def main() -> None:
@@ -75,25 +77,25 @@ def main() -> None:
         for index, (name, errors) in enumerate(PROFILES.items()):
             print(name)
             records = annotated(Path(scratch) / str(index), errors, args.scenes, args.seed)
-            found = measure(records)
+            _, _, found = measure(records)
             texts.append(
                 [
                     name,
-                    f"{100 * errors.false_caption:.0f}: {found.false_captions}",
-                    f"{100 * errors.true_negative:.0f}: {found.true_negatives}",
-                    f"{100 * errors.false_sentence:.0f}: {found.false_sentences}",
-                    str(found.faultless_paragraphs),
+                    shown(errors.false_caption, found["captions that are false"]),
+                    shown(errors.true_negative, found["hard negatives that are true"]),
+                    shown(errors.false_sentence, found["sentences that are false"]),
+                    f"{found['faultless paragraphs'].estimate:.1%}",
                 ]
             )
-            images = judged_attempts(records)
-            pairs = [(a.score, a.faultless) for attempts in images for a in attempts]
+            images = judged_candidates(records)
+            pairs = [(a.score, a.faultless) for own in images for a in own]
             quality = judge_quality(pairs)
             cells = [
-                f"{number(quality[t].precision.share)} / {number(quality[t].recall.share)}"
+                " / ".join(f"{share.estimate:.0%}".split()[0] for share in quality[t])
                 for t in THRESHOLDS
             ]
             judges.append([name, str(len(pairs)), *cells])
-            loops.append([name, *(str(quality_after(records, k)) for k in (1, 2, 3))])
+            loops.append([name, *(f"{quality_after(images, k).estimate:.1%}" for k in (1, 2, 3))])
     print(f"\n{args.scenes} scenes a row, seed {args.seed}; shares in % with 95 % intervals\n")
     head = ["asked: found", "false captions", "negatives that are true", "false sentences",
             "faultless paragraphs kept"]  # fmt: skip
@@ -102,7 +104,7 @@ def main() -> None:
     head = ["written again at a score of at most", "judged", *map(str, THRESHOLDS)]
     print(table(head, judges))
     print("\nFaultless paragraphs kept, written again at 5 or less\n")
-    print(table(["attempts", "1", "2", "3"], loops))
+    print(table(["candidates", "1", "2", "3"], loops))
 
 
 if __name__ == "__main__":

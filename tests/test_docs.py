@@ -13,13 +13,14 @@ import typer.main
 import yaml
 
 import paragrain as pg
-from paragrain.annotation import load_prompts
+from paragrain.annotation import load_prompts, run_settings
+from paragrain.annotation.settings_file import KEYS
 from paragrain.cli.app import app
 from paragrain.collection import Collection
 from paragrain.collection.record import FIELDS
 from paragrain.encoders import ImageTextEncoder
 from paragrain.evaluation import load_protocol, protocols
-from paragrain.study.file import Group, StudyFile
+from paragrain.study.file import CellGroup, StudyFile
 from paragrain.study.plan import load_study
 from paragrain.training.config import MaxLengths, TrainConfig
 from paragrain.training.recipes import load_recipe, parse_recipe, recipe_names
@@ -109,7 +110,9 @@ def test_the_yaml_of_a_page_is_what_it_says(page: Path, tmp_path: Path) -> None:
         if "benchmarks" in content:
             StudyFile.model_validate(content)
         elif "groups" in content:
-            [Group.model_validate(group) for group in content["groups"].values()]
+            [CellGroup.model_validate(group) for group in content["groups"].values()]
+        elif page.name == "annotation.md" and set(content) <= set(KEYS):
+            assert run_settings(content, asks=False)
         elif page.name == "annotation.md":
             (tmp_path / "prompts.yaml").write_text(text, "utf-8")
             assert load_prompts(tmp_path / "prompts.yaml").version == content["version"]
@@ -132,6 +135,13 @@ def test_every_training_setting_is_told() -> None:
         for name in first_column("verbs/train.md")
     }
     assert told == (set(TrainConfig.model_fields) | set(MaxLengths.model_fields)) - {"max_length"}
+
+
+def test_every_setting_of_an_annotation_is_told() -> None:
+    text = (DOCS / "annotation.md").read_text("utf-8")
+    table = text[text.index("| key | default | what |") :].partition("\n\n")[0]
+    told = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines()[2:]]
+    assert sorted(name for names in told for name in names) == sorted(KEYS)
 
 
 def test_every_column_of_a_record_and_key_of_a_study_is_told() -> None:

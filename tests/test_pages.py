@@ -1,74 +1,146 @@
-"""Pages are safe to open, whatever is in the texts."""
+"""Pages are safe to open, whatever is in the texts, and say the same as their Markdown."""
 
 import re
+from html.parser import HTMLParser
+from pathlib import Path
 
-from matplotlib.figure import Figure
+import pytest
+from matplotlib.figure import Figure as Drawing
 
-from paragrain import pages
+from paragrain.pages import (
+    Block,
+    Command,
+    Figure,
+    Gallery,
+    Heading,
+    Listing,
+    OnPage,
+    Picture,
+    Sample,
+    Shaded,
+    Text,
+    markdown,
+    page,
+    save,
+)
+from paragrain.tables import Table
 
 EVIL = "<script>alert('x')</script> & \"quotes\""
 
 
-def titled(title: str) -> Figure:
-    drawing = Figure()
+def titled(title: str) -> Drawing:
+    drawing = Drawing()
     drawing.subplots().set_title(title)
     return drawing
 
 
-def test_everything_shown_is_escaped() -> None:
-    html = pages.page(
-        EVIL,
-        pages.paragraph(EVIL),
-        pages.heading(EVIL),
-        pages.table([EVIL], [[EVIL]], EVIL),
-        pages.picture(b"\x89PNG", "image/png", EVIL),
-        pages.figure(titled(EVIL), EVIL),
-    )
-    assert "<script" not in html
-    assert "alert(&#x27;x&#x27;)" in html
+PICTURE = Picture(b"\x89PNG", EVIL, [EVIL], correct=True, media_type="image/png")
+BLOCKS: list[Block] = [
+    Text(EVIL, dim=True),
+    Text(EVIL, quote=True),
+    Heading(EVIL, note=EVIL),
+    Command(EVIL),
+    Table(EVIL, [EVIL, (EVIL, EVIL)], [[EVIL, EVIL]]),
+    Figure(titled(EVIL), EVIL, EVIL),
+    Gallery([PICTURE, Picture(None, EVIL)], EVIL, large=True),
+    Listing(EVIL, [EVIL], ordered=True, correct=[EVIL]),
+    Sample(PICTURE, [Listing(EVIL, [EVIL]), Listing("nothing", [])]),
+    Shaded(EVIL, [(EVIL, 0.5, EVIL), (EVIL, None, ""), (EVIL, 0.0, "")]),
+    OnPage([Text("seen on the page")], "told in Markdown"),
+]
 
 
-def test_the_best_number_of_each_column_is_marked_and_ties_share_it() -> None:
-    html = pages.table(["m", "a", "b"], [["x", 1.0, 3.0], ["y", 2.0, 3.0]], "c", mark_best=True)
-    assert "<td class=best>2.0</td>" in html
-    assert html.count("<td class=best>3.0</td>") == 2
-    assert "<td>1.0</td>" in html
-    assert "<th scope=row>x</th>" in html
+class Tags(HTMLParser):
+    """The tags of a page, each with its attributes; complains of what is not closed."""
+
+    VOID = frozenset({"meta", "img", "input", "path", "use", "rect"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.found if name == tag]
+
+
+def tags(html: str) -> Tags:
+    parser = Tags()
+    parser.feed(html)
+    assert not parser.open
+    return parser
+
+
+def test_every_block_is_escaped_and_closed() -> None:
+    html = page(EVIL, BLOCKS)
+    found = tags(html)
+    assert not found.all("script")
+    assert "alert(&#39;x&#39;)" in html
+    shown = found.all("img")
+    assert [one["alt"] for one in shown] == [EVIL, EVIL]
+    assert all((one["src"] or "").startswith("data:image/png;base64,") for one in shown)
+    assert len(found.all("mark")) == len(found.all("s")) == 1
+    assert "nothing" not in html
+    assert "seen on the page" in html
+    assert "told in Markdown" not in html
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_markdown_says_the_same_without_the_pictures(tmp_path: Path) -> None:
+    text = markdown("Title", BLOCKS, "plots")
+    assert text.startswith("# Title\n")
+    assert "told in Markdown" in text
+    assert "seen on the page" not in text
+    assert "<script" not in re.sub(
+        r"```.*?```", "", text, flags=re.DOTALL
+    )  # a command stays as it is
+    assert "![&lt;script>alert('x')&lt;/script> & \"quotes\"](plots/script-alert-x-script" in text
+    save("Title", BLOCKS, tmp_path)
+    assert (tmp_path / "report.md").read_text("utf-8") == text
+    assert (tmp_path / "index.html").is_file()
+    (svg,) = (tmp_path / "plots").iterdir()
+    assert svg.read_text("utf-8").startswith("<?xml")
 
 
 def test_a_figure_is_one_svg_without_a_file_header() -> None:
-    html = pages.figure(titled("t"), "c")
-    assert html.startswith("<figure class=plot><svg")
+    html = page("t", [Figure(titled("t"), "c")])
+    assert tags(html).all("figure")[0]["aria-label"] == "c"
+    assert html.count("<svg") == 1
     assert "<?xml" not in html
-    assert "<!DOCTYPE" not in html
+    assert html.lower().count("<!doctype") == 1
 
 
 def test_headings_become_the_contents_and_every_link_has_its_place() -> None:
-    parts = [pages.heading(EVIL), pages.part("Two", pages.heading("Inner", 3), folded=True)]
-    html = pages.page("t", *parts, pages.heading("Two"), pages.heading("Last"))
-    links = re.findall(r"<a href='#(s\d+)'>", html)
-    assert len(links) == 5
-    assert links == re.findall(r"<h[23] id=(s\d+)>", html)
-    assert "<nav aria-label='Contents'>" in html
-    assert "<script" not in html
-    assert "<nav" not in pages.page("t", pages.heading("one"), pages.heading("two"))
+    blocks = [Heading(EVIL), Heading("Two"), Heading("In", 3), Heading("Two"), Heading("Last")]
+    found = tags(page("t", blocks))
+    links = [one["href"] for one in found.all("a")]
+    ids = [one["id"] for level in ("h2", "h3") for one in found.all(level)]
+    assert len(links) == 6
+    assert links.pop() == "#top"
+    assert {f"#{id}" for id in ids} == set(links)
+    assert found.all("nav") == [{"aria-label": "Contents"}]
+    assert not tags(page("t", [Heading("one"), Heading("two")])).all("nav")
 
 
-def test_a_part_is_open_unless_it_is_said_to_be_folded() -> None:
-    assert pages.part("a", "x").startswith("<details class=part open>")
-    folded = pages.part("a", "x", folded=True, note=EVIL)
-    assert folded.startswith("<details class=part><summary>")
-    assert "<script" not in folded
+def test_no_level_of_heading_is_left_out_whatever_the_blocks_say() -> None:
+    blocks = [Heading("a"), Heading("deep", 4), Heading("b"), Heading("c", 3), Heading("d", 4)]
+    levels = [tag for tag, _ in tags(page("t", blocks)).found if re.fullmatch(r"h\d", tag)]
+    assert levels == ["h1", "h2", "h3", "h2", "h3", "h4"]
 
 
-def test_columns_have_groups_and_an_interval_stands_below_its_number() -> None:
-    html = pages.table(
-        ["model", ("Long", "i2t"), ("Long", "t2i"), "n"],
-        [["a", "41.4 (39.5 to 43.3)", "+3.1 (1.2 to 5.0)*", "7"]],
-        "c",
-    )
-    assert "<th class=group scope=colgroup colspan=2>Long</th>" in html
-    assert html.count("rowspan=2") == 2
-    assert "<td>41.4<small>(39.5 to 43.3)</small></td>" in html
-    assert "<td>+3.1<small>(1.2 to 5.0)*</small></td>" in html
-    assert "tabindex=0 role=region" in html
+@pytest.mark.parametrize("folded", [True, False])
+def test_a_section_is_open_unless_it_is_said_to_be_folded(folded: bool) -> None:
+    (section,) = tags(page("t", [Heading("a", folded=folded, note="b"), Text("c")])).all("details")
+    assert ("open" in section) != folded

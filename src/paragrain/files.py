@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,3 +67,12 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read one JSON value from `path`."""
     return json.loads(path.read_bytes())
+
+
+def slug(name: str) -> str:
+    """A name as a part of a path.
+
+    >>> slug("CLIP ViT-B/16")
+    'clip-vit-b-16'
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")

@@ -8,7 +8,8 @@ from typing import Any
 from PIL import Image
 
 from paragrain.annotation.backends.server import ServerBackend
-from paragrain.annotation.calls import Call, Picture, RequestFailed
+from paragrain.annotation.calls import Call, RequestFailed
+from paragrain.annotation.pictures import Picture
 from paragrain.annotation.prompts import PromptSet, schema
 from paragrain.annotation.settings import BackendSettings
 from paragrain.collection import Record
@@ -39,7 +40,7 @@ PARAGRAPH = call("paragraph")
 
 def settings(endpoint: str | None, **options: Any) -> BackendSettings:
     return BackendSettings(
-        **{"model": "m", "endpoint": endpoint, "patience": 5.0, "timeout": 5.0, **options}
+        **{"model": "m", "endpoint": endpoint, "retry_timeout": 5.0, "timeout": 5.0, **options}
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from paragrain.annotation import AnnotationReport, AnnotationSettings, BackendSettings, annotate
-from paragrain.annotation.sending import prepare
+from paragrain.annotation.pictures import prepare
 from paragrain.annotation.settings import ImageRule
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
 from paragrain.sources import import_folder
@@ -52,8 +52,10 @@ def make_world(folder: Path, *, files: int, rows: int) -> Path:
 
 
 def settings_for(stub: Any, **changes: Any) -> AnnotationSettings:
-    """Two models on the stub, four requests in flight for each, little patience."""
-    model = BackendSettings(model="writer", endpoint=stub.url, in_flight=4, patience=0.3, timeout=5)
+    """Two models on the stub, four requests at once for each, short retries."""
+    model = BackendSettings(
+        model="writer", endpoint=stub.url, max_concurrency=4, retry_timeout=0.3, timeout=5
+    )
     judge = model.model_copy(update={"model": "judge"})
     return AnnotationSettings(**{"generator": model, "judge": judge, **changes})
 

@@ -48,10 +48,10 @@ def test_every_image_gets_its_texts_with_models_and_versions(photos: Path, stub:
         notes = json.loads(record.annotation or "")
         assert (notes["captions"]["model"], notes["captions"]["prompts"]) == ("writer", "1")
         assert notes["paragraph"]["judge"] == "judge"
-        best = max(a["score"] for a in notes["paragraph"]["attempts"])
+        best = max(a["score"] for a in notes["paragraph"]["candidates"])
         assert record.paragraph_score == best
         if best <= 5:
-            assert len(notes["paragraph"]["attempts"]) == 3
+            assert len(notes["paragraph"]["candidates"]) == 3
     assert report.prompt_tokens > 0
     assert sum(report.scores.values()) == COUNT
 
@@ -100,7 +100,7 @@ def test_raw_replies_are_kept_word_for_word_and_no_key_is(
         # The server writes the same paragraphs under any name: they have their scores.
         ({"generator": "other"}, {"captions", "negatives", "paragraph"}),
         ({"negatives_tokens": 150}, {"negatives"}),
-        ({"tries": 5}, set()),
+        ({"max_retries": 4}, set()),
         ({"min_score": 3}, set()),
     ],
 )
@@ -208,7 +208,7 @@ def test_status_tells_what_is_done_what_failed_and_why(photos: Path, stub: Any) 
     assert list(state.failed.values()) == [1]  # the other kinds were not waited for
     assert all(reason.startswith("captions: unanswered (500") for reason in state.failed)
     assert state.scores == {"8": 7}
-    assert state.attempts == {1: 7}
+    assert state.candidates == {1: 7}
     assert state.calls == 28
     assert (state.rate, state.seconds_left) == (None, None)  # nothing is under way
     stub.script(rules=[judged(8)])
@@ -264,7 +264,7 @@ def test_a_third_judge_is_compared_with_the_second(photos: Path, stub: Any) -> N
 # --- real photographs
 
 
-def test_fifty_photographs_at_sixty_four_in_flight(shared: Path, tmp_path: Path, stub: Any) -> None:
+def test_fifty_photographs_sixty_four_at_once(shared: Path, tmp_path: Path, stub: Any) -> None:
     from paragrain.sources import import_coco
 
     folder = tmp_path / "photos"
@@ -272,7 +272,7 @@ def test_fifty_photographs_at_sixty_four_in_flight(shared: Path, tmp_path: Path,
         shared / "photos" / "images", shared / "photos" / "captions.json", folder, progress=False
     )
     stub.script(latency=0.02)
-    model = BackendSettings(model="stub", endpoint=stub.url, in_flight=64)
+    model = BackendSettings(model="stub", endpoint=stub.url, max_concurrency=64)
     report = run(folder, AnnotationSettings(generator=model, judge=model))
     assert (report.complete, report.problems) == (50, [])
     counts = stub.counters()

@@ -25,7 +25,7 @@ def test_generator_and_judge_on_servers(paragrain: Cli, photos: Path, stub: Any)
     stub.script(rules=[judged(8)])
     done = paragrain(
         "annotate", photos, "--endpoint", stub.url, "--model", "writer",
-        "--judge-endpoint", stub.url, "--judge", "scorer", "--in-flight", 4,
+        "--judge-endpoint", stub.url, "--judge", "scorer", "--max-concurrency", 4,
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "8 images, 8 complete" in done.out
@@ -52,7 +52,9 @@ def test_failures_are_named_and_end_with_3(paragrain: Cli, photos: Path, stub: A
     stub.script(
         rules=[{"match": {"image_sha": sha_of(photos, sick)}, "do": {"status": 400}}, judged(8)]
     )
-    done = paragrain("annotate", photos, "--endpoint", stub.url, "--model", "m", "--patience", 0.2)
+    done = paragrain(
+        "annotate", photos, "--endpoint", stub.url, "--model", "m", "--set", "retry_timeout=0.2"
+    )
     assert done.code == 3
     assert f"{sick}: captions: request (400" in done.err
     assert "7 complete" in done.out
@@ -66,7 +68,15 @@ def test_failures_are_named_and_end_with_3(paragrain: Cli, photos: Path, stub: A
 
 def test_dry_run_asks_nothing_and_writes_nothing(paragrain: Cli, photos: Path, stub: Any) -> None:
     told = paragrain(
-        "annotate", "--dry-run", photos, "--rate", 2, "--price-in", 1, "--price-out", 2
+        "annotate",
+        "--dry-run",
+        photos,
+        "--set",
+        "rate=2",
+        "--set",
+        "price_in=1",
+        "--set",
+        "price_out=2",
     )
     assert told.code == 0, told.err
     assert "requests: 32 to 64" in told.out
@@ -87,7 +97,7 @@ def test_check_and_stats(paragrain: Cli, photos: Path, stub: Any) -> None:
     assert told.code == 0, told.err
     folder = photos / "annotation" / "stats"
     assert str(folder / "index.html") in told.out
-    names = {"token_lengths", "scores", "attempts", "agreement"}
+    names = {"token_lengths", "scores", "candidates", "agreement"}
     assert {path.stem for path in folder.glob("*.png")} == names
     page = (folder / "index.html").read_text()
     record = next(iter(Collection.open(photos).records()))
@@ -102,7 +112,7 @@ def test_scenes_and_truth(paragrain: Cli, tmp_path: Path) -> None:
     import_scenes(tmp_path / "world", size=12, seed=2, progress=False)
     done = paragrain(
         "annotate", tmp_path / "world", "--backend", "scenes", "--replace", "--split", "train",
-        "--errors", "false_caption=1,true_negative=1",
+        "--set", "errors.false_caption=1", "--set", "errors.true_negative=1",
     )  # fmt: skip
     assert done.code == 0, done.err
     told = paragrain("annotate", "truth", tmp_path / "world", "--split", "train", "--json")
@@ -120,17 +130,20 @@ def test_scenes_and_truth(paragrain: Cli, tmp_path: Path) -> None:
         (("--backend", "vllm", "--model", "m"), "backend is 'vllm'"),
         (("--backend", "scenes"), "holds no drawn scenes"),
         (("--backend", "transformers", "--model", "m", "--endpoint", "http://x"), "asks no server"),
-        (("--model", "m", "--errors", "lenient=0.1"), "belongs to --backend scenes"),
-        (("--model", "m", "--rate", "3"), "belong to --dry-run"),
-        (("--model", "m", "--dry-run", "--price-in", "3"), "needs both prices"),
-        (("--model", "m", "--endpoint", "http://x", "--attempts", "0"), "attempts is 0"),
-        (("--model", "m", "--endpoint", "localhost:1"), "it is no address such as"),
+        (("--model", "m", "--set", "errors.lenient=0.1"), "belong to --backend scenes"),
+        (("--model", "m", "--set", "speed=3"), "there is no setting 'speed'"),
+        (("--model", "m", "--dry-run", "--set", "price_in=3"), "needs both prices"),
+        (
+            ("--model", "m", "--endpoint", "http://x", "--set", "num_candidates=0"),
+            "num_candidates is 0",
+        ),
+        (("--model", "m", "--endpoint", "localhost:1"), "it is no URL such as"),
         (("--model", "m", "--endpoint", "http://x", "--texts", "captions,poems"), "'poems'"),
         (("--model", "m", "--endpoint", "http://x", "--texts", ""), "at least one"),
-        (("--model", "m", "--endpoint", "http://x", "--runner", "dask"), "no runner 'dask'"),
-        (("--backend", "scenes", "--errors", "lenient"), "NAME=RATE"),
-        (("--backend", "scenes", "--errors", "lazy=0.1"), "lazy"),
-        (("--model", "m", "--prompts", "none.yaml"), "cannot be read"),
+        (("--model", "m", "--endpoint", "http://x", "--set", "runner=dask"), "runner is 'dask'"),
+        (("--backend", "scenes", "--set", "errors=lenient"), "errors is 'lenient'"),
+        (("--backend", "scenes", "--set", "errors.lazy=0.1"), "lazy"),
+        (("--model", "m", "--set", "prompts=none.yaml"), "cannot be read"),
         (("--model", "m", "--split", "none", "--endpoint", "http://127.0.0.1:9"), "no split"),
     ],
 )
@@ -159,7 +172,7 @@ def test_truth_needs_drawn_scenes(paragrain: Cli, photos: Path) -> None:
 
 def test_no_answer_at_all_is_a_failure(paragrain: Cli, photos: Path) -> None:
     done = paragrain("annotate", photos, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m",
-                     "--patience", 0.2)  # fmt: skip
+                     "--set", "retry_timeout=0.2")  # fmt: skip
     assert done.code == 1
     assert "none of the 8 images got an answer" in done.err
 
@@ -170,9 +183,18 @@ def test_each_server_has_a_key_of_its_own(
     monkeypatch.setenv("WRITER_KEY", "one-key")
     monkeypatch.setenv("OTHER_KEY", "other-key")
     stub.script(key="one-key", rules=[judged(9)])
-    ask = ("annotate", photos, "--endpoint", stub.url, "--model", "m", "--key-env", "WRITER_KEY")
+    ask = (
+        "annotate",
+        photos,
+        "--endpoint",
+        stub.url,
+        "--model",
+        "m",
+        "--set",
+        "key_env=WRITER_KEY",
+    )
     assert paragrain(*ask, "--texts", "captions").code == 0
-    refused = paragrain(*ask, "--judge", "j", "--judge-key-env", "OTHER_KEY")
+    refused = paragrain(*ask, "--judge", "j", "--set", "judge_key_env=OTHER_KEY")
     assert refused.code == 1
     assert f"{stub.url} refuses the key (401): set OTHER_KEY to a valid one" in refused.err
 
@@ -182,10 +204,28 @@ def test_failures_that_more_tries_may_mend_say_so(paragrain: Cli, photos: Path, 
     ask = ("annotate", photos, "--endpoint", stub.url, "--model", "m", "--limit", 1)
     first = paragrain(*ask)
     assert first.code == 3
-    assert "--tries 4 asks once more" in first.out
+    assert "--set max_retries=3 asks once more" in first.out
     planned = paragrain("annotate", photos, "--model", "m", "--limit", 1, "--dry-run", "--json")
     assert (planned.json["failed"], planned.json["calls"]) == (1, [0, 0])
-    assert paragrain(*ask, "--tries", 4).code == 0
+    assert paragrain(*ask, "--set", "max_retries=3").code == 0
     again = paragrain(*ask)  # what is stored was made by the same model and prompts
     assert again.code == 0
     assert "1 complete" in again.out
+
+
+def test_settings_of_a_file_yield_to_set_and_both_to_options(
+    paragrain: Cli, photos: Path, stub: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "annotate.yaml"
+    file.write_text(
+        f"endpoint: {stub.url}\nmodel: filed\njudge: none\ntexts: [captions]\ncaptions: 3\n"
+        "max_side: 36\nmax_retries: 0\n"
+    )
+    ask = ("annotate", photos, "--config", file, "--limit", 1)
+    assert paragrain(*ask, "--set", "captions=4", "--model", "named").code == 0
+    record = next(iter(Collection.open(photos).records()))
+    assert (len(record.generated), record.negatives, record.paragraph) == (4, [], None)
+    assert json.loads(record.annotation or "")["captions"]["model"] == "named"
+    described = json.loads((photos / "annotation" / "run.json").read_text())["settings"]
+    assert (described["image"]["max_side"], described["max_retries"]) == (36, 0)
+    assert described["judge"] is None

@@ -37,7 +37,7 @@ for line in sys.stdin:
     folder, url, seconds = json.loads(line)
     child = os.fork()
     if not child:
-        model = BackendSettings(model="stub", endpoint=url, in_flight=int(sys.argv[1]))
+        model = BackendSettings(model="stub", endpoint=url, max_concurrency=int(sys.argv[1]))
         settings = AnnotationSettings(generator=model, judge=model)
         annotate(Collection.open(folder), settings, progress=False)
         os._exit(0)

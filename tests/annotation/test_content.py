@@ -43,7 +43,7 @@ def test_lost_texts_are_seen_and_come_back_unasked(photos: Path, stub: Any) -> N
         forget(photos, captions=captions)
         state = status(Collection.open(photos))
         assert (state.complete, state.answered, state.remaining) == (0, 8, 0)
-        assert (state.scores, state.attempts) == ({}, {})
+        assert (state.scores, state.candidates) == ({}, {})
         planned = plan(Collection.open(photos), settings, progress=False)
         assert (planned.to_ask, planned.calls) == (0, (0, 0))
         stub.script()
@@ -111,17 +111,14 @@ def test_another_image_under_an_old_name_is_to_come(
     assert (state.complete, state.answered, state.remaining) == (6, 1, 1)
 
 
-def test_rates_are_of_a_run_that_is_under_way(photos: Path) -> None:
-    from paragrain.annotation.state import _Lines
+def test_rates_are_of_a_run_that_is_under_way() -> None:
+    from paragrain.annotation.status import rate
 
-    (photos / "annotation").mkdir()
-    lines = [f'{{"run": "r", "time": {t}, "id": "{t}", "failures": {{}}}}' for t in range(40)]
-    (photos / "annotation" / "r-1.jsonl").write_text("\n".join(lines) + "\n")
-    known = _Lines(photos / "annotation", "r", set())
-    assert known.rate(39.0) == 40 / 39
-    assert known.rate(239.0) == 40 / 239  # it has stood still since
-    assert known.rate(5.0) is None  # too few, in too short a time
-    assert known.rate(1000.0) is None
+    times = [float(t) for t in range(40)]
+    assert rate(times, 39.0) == 40 / 39
+    assert rate(times, 239.0) == 40 / 239  # it has stood still since
+    assert rate(times, 5.0) is None  # too few, in too short a time
+    assert rate(times, 1000.0) is None
 
 
 def linked_photos(folder: Path, paragrain: Any) -> tuple[Path, list[Path]]:

@@ -44,7 +44,7 @@ def test_what_did_not_end_well_is_not_stored_and_not_reused(
 ) -> None:
     kinds = [rule for rule in everything(fault) if rule["match"]["kind"] != "judge"]
     stub.script(rules=[*kinds, judged(9)])
-    settings = settings_for(stub, tries=2)
+    settings = settings_for(stub, max_retries=1)
     if "choice_error" in fault:
         with pytest.raises(ParagrainError, match=r"provider went away"):
             run(photos, settings, limit=3)
@@ -94,7 +94,7 @@ def test_a_model_that_thinks_gets_the_room_it_needs(photos: Path, stub: Any) -> 
 def test_a_model_that_only_thinks_is_given_up(photos: Path, stub: Any) -> None:
     stub.script(rules=everything({"thinks": 10**6}))
     report = run(photos, settings_for(stub, texts=("captions",)), limit=1)
-    assert [reason for _, reason in report.failed] == ["captions: cut (no content)"]
+    assert [reason for _, reason in report.failed] == ["captions: truncated (no content)"]
     rooms = [e["options"]["max_tokens"] for e in stub.log()]
     assert rooms == [160, 640, 2560, 8192]
 
@@ -110,7 +110,7 @@ def test_a_stream_that_nobody_asked_for_is_read(photos: Path, stub: Any, how: st
 def test_a_stream_that_breaks_off_is_asked_for_again(photos: Path, stub: Any) -> None:
     rule = {"match": {"kind": "captions", "first": 1}, "do": {"streams": "torn"}}
     stub.script(rules=[rule, judged(9)])
-    patient = settings_for(stub).generator.model_copy(update={"patience": 5.0})
+    patient = settings_for(stub).generator.model_copy(update={"retry_timeout": 5.0})
     report = run(photos, settings_for(stub, generator=patient), limit=1)
     assert report.problems == []
 
@@ -159,7 +159,9 @@ def test_a_refusal_that_all_images_get_stops_the_run(
     monkeypatch.setattr("paragrain.annotation.backends.server.FIRST_WAIT", 0.05)
     monkeypatch.setattr("paragrain.annotation.backends.server.TRIAL", 0.2)
     stub.rule(None, status=code, body=body)
-    model = settings_for(stub).generator.model_copy(update={"patience": 900.0, "in_flight": 32})
+    model = settings_for(stub).generator.model_copy(
+        update={"retry_timeout": 900.0, "max_concurrency": 32}
+    )
     settings = settings_for(stub, generator=model)
     words = body if isinstance(body, str) else str(next(iter(body.values())))
     said = next((word for word in ("not supported", "stout", "cogito", "not taken", "not found",
@@ -198,7 +200,7 @@ def test_four_good_captions_are_kept_and_counted(photos: Path, stub: Any) -> Non
     assert (planned.fewer, planned.calls) == (8, (0, 0))
     stub.script()
     assert run(photos, settings_for(stub)).calls == 0
-    report = run(photos, settings_for(stub, tries=4))  # the server is well: one more each
+    report = run(photos, settings_for(stub, max_retries=3))  # the server is well: one more each
     assert (report.complete, report.calls) == (8, 8)
     assert status(Collection.open(photos)).fewer == {}
 

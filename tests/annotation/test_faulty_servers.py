@@ -65,7 +65,7 @@ def test_a_server_that_stays_busy_leaves_a_list_from_which_a_rerun_goes_on(
 def test_broken_answers_are_asked_for_again(photos: Path, stub: Any, fault: dict[str, Any]) -> None:
     stub.script(rules=[{"match": {"kind": "captions", "first": 3}, "do": fault}])
     settings = settings_for(stub)
-    quick = settings.generator.model_copy(update={"timeout": 0.5, "patience": 5.0})
+    quick = settings.generator.model_copy(update={"timeout": 0.5, "retry_timeout": 5.0})
     report = run(photos, settings.model_copy(update={"generator": quick}))
     assert report.problems == []
 
@@ -82,7 +82,7 @@ def test_replies_that_hold_nothing_are_asked_for_again(
         for kind in ("captions", "negatives", "paragraph", "judge")
     ]
     stub.script(rules=rules)
-    settings = settings_for(stub, tries=4)
+    settings = settings_for(stub, max_retries=3)
     report = run(photos, settings)
     assert report.problems == []
     assert all(r.paragraph_score is not None for r in Collection.open(photos).records())
@@ -92,7 +92,7 @@ def test_a_judge_that_never_gives_a_number_leaves_null_with_the_reason(
     photos: Path, stub: Any
 ) -> None:
     stub.script(rules=[{"match": {"kind": "judge"}, "do": {"text": "I cannot evaluate this."}}])
-    report = run(photos, settings_for(stub, attempts=2))
+    report = run(photos, settings_for(stub, num_candidates=2))
     assert len(report.failed) == COUNT
     assert all(reason.startswith("judge: refusal") for _, reason in report.failed)
     for record in Collection.open(photos).records():
@@ -159,7 +159,7 @@ def test_a_run_that_is_stopped_leaves_the_list_of_what_failed(photos: Path, stub
         ]
     )
     settings = settings_for(stub)
-    slow = settings.judge.model_copy(update={"in_flight": 1}) if settings.judge else None
+    slow = settings.judge.model_copy(update={"max_concurrency": 1}) if settings.judge else None
     with pytest.raises(ParagrainError, match="OPENAI_API_KEY"):
         run(photos, settings.model_copy(update={"judge": slow}))
     lines = (photos / "annotation" / "failed.jsonl").read_text().splitlines()
@@ -189,10 +189,10 @@ def test_a_dead_server_is_told_while_it_is_waited_for(
     monkeypatch.setattr(runs_module, "TROUBLE_SECONDS", 0.0)
     settings = settings_for(stub)
     gone = settings.generator.model_copy(
-        update={"endpoint": "http://127.0.0.1:9/v1", "patience": 2.0}
+        update={"endpoint": "http://127.0.0.1:9/v1", "retry_timeout": 2.0}
     )
     with pytest.raises(ParagrainError, match=r"none of the 1 images .*unanswered \(no connection"):
         run(photos, settings.model_copy(update={"generator": gone}), limit=1)
     assert "waiting for the server: no connection to http://127.0.0.1:9/v1" in caplog.text
     assert "tried again for at most" in caplog.text
-    assert "(--patience)" in caplog.text
+    assert "(retry_timeout)" in caplog.text

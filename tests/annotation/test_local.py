@@ -18,7 +18,8 @@ from PIL import Image
 
 from paragrain.annotation import AnnotationSettings
 from paragrain.annotation.backends.local import LocalBackend
-from paragrain.annotation.calls import Call, Picture, Reply, RequestFailed
+from paragrain.annotation.calls import Call, Reply, RequestFailed
+from paragrain.annotation.pictures import Picture
 from paragrain.annotation.settings import BackendSettings
 from paragrain.collection import Record
 from paragrain.errors import ParagrainError, UsageError
@@ -148,12 +149,12 @@ def test_qwen2_vl_says_that_it_needs_torchvision(qwen2_vl: Path) -> None:
         LocalBackend(settings(qwen2_vl))
 
 
-def test_name_and_number_in_flight(llava: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LocalBackend(settings(llava)).model.startswith("tiny-llava ")
+def test_name_and_concurrency(llava: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(llava).name.startswith("tiny-llava ")
     monkeypatch.chdir(llava)
     backend = LocalBackend(settings(".", batch_size=3))
-    assert (backend.model, backend.in_flight) == (settings(llava).name, 6)
-    assert LocalBackend(settings(llava, batch_size=8, in_flight=5)).in_flight == 5
+    assert backend.max_concurrency == 6
+    assert LocalBackend(settings(llava, batch_size=8, max_concurrency=5)).max_concurrency == 5
 
 
 def test_only_calls_of_equal_sampling_share_a_batch(
@@ -399,7 +400,7 @@ def test_whole_runs_of_two_models_end_in_typed_failures(
     limits = {f"{kind}_tokens": 8 for kind in ("captions", "negatives", "paragraph", "judge")}
     for writer, judge in [(llava, mllama), (mllama, mllama)]:
         one, other = settings(writer, batch_size=4), settings(judge, batch_size=4)
-        chosen = AnnotationSettings(generator=one, judge=other, tries=2, **limits)
+        chosen = AnnotationSettings(generator=one, judge=other, max_retries=1, **limits)
         report = run(photos, chosen, limit=4)
         assert (report.images, len(report.failed), report.calls) == (4, 4, 4 * 3 * 2)
         assert all("request" not in reason for _, reason in report.failed)

@@ -32,7 +32,7 @@ def test_replies_are_found_in_the_same_and_in_a_later_process(tmp_path: Path) ->
         assert log.find(key(1)) == odd
         assert log.find(key(3)) is None
     with CallLog(tmp_path, writing=False) as log:
-        assert (log.find(key(1)), log.find(key(2)), log.calls) == (odd, nothing, 2)
+        assert (log.find(key(1)), log.find(key(2)), len(log)) == (odd, nothing, 2)
     assert len(list(tmp_path.iterdir())) == 1  # nothing was written by the reader
 
 
@@ -150,4 +150,4 @@ def test_an_empty_file_that_goes_meanwhile_is_no_error(
 
     monkeypatch.setattr(Path, "glob", glob)
     with CallLog(tmp_path) as log:
-        assert log.calls == 0
+        assert len(log) == 0

@@ -71,13 +71,13 @@ def test_a_smooth_run_takes_four_calls_with_the_limits_of_the_recipe() -> None:
     assert outcome.changes["negatives"] == LISTS["negatives"]
     assert (outcome.changes["paragraph"], outcome.changes["paragraph_score"]) == (PARAGRAPH, 9)
     assert json.loads(outcome.changes["annotation"]) == {
-        "captions": {"model": "writer", "prompts": "1", "tries": 1},
-        "negatives": {"model": "writer", "prompts": "1", "tries": 1},
+        "captions": {"model": "writer", "prompts": "1", "requests": 1},
+        "negatives": {"model": "writer", "prompts": "1", "requests": 1},
         "paragraph": {
             "model": "writer",
             "prompts": "1",
             "judge": "judge",
-            "attempts": [{"text": PARAGRAPH, "score": 9, "tries": 1}],
+            "candidates": [{"text": PARAGRAPH, "score": 9, "requests": 1}],
             "kept": 1,
         },
     }
@@ -181,12 +181,12 @@ def test_weak_paragraphs_are_written_again_until_one_is_above_the_threshold() ->
     outcome, calls = drive(texts("3", "5", "6"))
     assert outcome.changes["paragraph"].endswith("number 3.")
     assert outcome.changes["paragraph_score"] == outcome.score == 6
-    assert outcome.attempts == 3
-    assert [c.attempt for c in calls if c.kind == "paragraph"] == [1, 2, 3]
+    assert outcome.candidates == 3
+    assert [c.candidate for c in calls if c.kind == "paragraph"] == [1, 2, 3]
     assert len({c.seed for c in calls}) == len(calls)
-    assert calls[3].candidate == PARAGRAPH + " This is number 1."
+    assert calls[3].paragraph == PARAGRAPH + " This is number 1."
     notes = json.loads(outcome.changes["annotation"])["paragraph"]
-    assert [a["score"] for a in notes["attempts"]] == [3, 5, 6]
+    assert [a["score"] for a in notes["candidates"]] == [3, 5, 6]
     assert notes["kept"] == 3
 
 
@@ -201,8 +201,8 @@ def test_after_the_last_attempt_the_best_stays(scores: tuple[str, ...], best: in
 
 def test_threshold_and_attempts_are_settings() -> None:
     assert drive(texts("6", "7", "8"), min_score=7)[0].score == 8
-    assert drive(texts("3", "9"), attempts=1)[0].score == 3
-    assert drive(texts("0"), min_score=-1)[0].attempts == 1
+    assert drive(texts("3", "9"), num_candidates=1)[0].score == 3
+    assert drive(texts("0"), min_score=-1)[0].candidates == 1
 
 
 @pytest.mark.parametrize("bad", ["Rating: high", "I cannot evaluate this.", None, "11"])
@@ -215,7 +215,9 @@ def test_a_score_that_cannot_be_read_is_asked_again_and_never_becomes_zero(bad: 
     assert outcome.changes["paragraph_score"] is None
     assert outcome.changes["paragraph"] == PARAGRAPH
     assert "judge" in outcome.failures
-    assert [call.kind for call in calls].count("judge") == 9  # each of three attempts, three times
+    assert [call.kind for call in calls].count(
+        "judge"
+    ) == 9  # each of three candidates, three times
 
 
 def test_a_scored_paragraph_beats_an_unscored_one() -> None:
@@ -230,7 +232,7 @@ def test_a_paragraph_cut_in_mid_word_is_asked_again_with_more_room() -> None:
     outcome, calls = drive(only("paragraph", Reply(PARAGRAPH[:-9], "length"), PARAGRAPH))
     assert outcome.changes["paragraph"] == PARAGRAPH
     assert [c.max_tokens for c in calls if c.kind == "paragraph"] == [200, 400]
-    assert json.loads(outcome.changes["annotation"])["paragraph"]["attempts"][0]["tries"] == 2
+    assert json.loads(outcome.changes["annotation"])["paragraph"]["candidates"][0]["requests"] == 2
 
 
 def test_without_a_judge_the_first_paragraph_stays_unscored() -> None:
@@ -274,7 +276,7 @@ def test_texts_that_came_with_the_data_are_never_overwritten() -> None:
 
 
 def test_texts_that_an_annotation_wrote_are_looked_at_again() -> None:
-    notes = json.dumps({"captions": {"model": "other", "prompts": "1", "tries": 1}})
+    notes = json.dumps({"captions": {"model": "other", "prompts": "1", "requests": 1}})
     record = Record("7", generated=["A dog."], annotation=notes, paragraph="Somebody's own text.")
     assert wanted_kinds(record, SETTINGS) == ("captions", "negatives")
     outcome, _ = drive(lambda call, n: RequestFailed("gone"), record)

@@ -205,7 +205,7 @@ def test_what_is_not_certain_is_left_out(text: str, items: list[str]) -> None:
 def test_a_reply_at_the_token_limit_loses_its_last_item(text: str, items: list[str]) -> None:
     found = items_of(text, "length")
     assert found.items == items
-    assert kind(found.failure) == "cut"
+    assert kind(found.failure) == "truncated"
 
 
 def test_a_sign_off_shows_that_the_last_item_is_whole() -> None:
@@ -237,7 +237,7 @@ def test_refusals_and_empty_replies(parse) -> None:
         assert kind(parse(empty)) == "empty"
     assert kind(parse(Reply("<think>Hm</think>"))) == "empty"
     assert kind(parse(Reply("<think>Hm"))) == "unreadable"
-    assert kind(parse(Reply("<think>Hm", "length"))) == "cut"
+    assert kind(parse(Reply("<think>Hm", "length"))) == "truncated"
 
 
 def test_an_item_that_declines_is_no_item() -> None:

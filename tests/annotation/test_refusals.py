@@ -153,7 +153,7 @@ def test_a_schema_that_must_be_and_cannot_be_ends_the_run(
     refuse(stub, "response_format", named=named)
     failed = asking.failure(stub, asking.call(), structured="on")
     assert failed.everywhere
-    assert "--structured auto" in str(failed)
+    assert "structured=auto" in str(failed)
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -168,7 +168,7 @@ def test_calls_that_find_out_at_once_agree(asking: Any, stub: Any) -> None:
     refuse(stub, "response_format", "seed")
 
     async def run() -> tuple[list[Reply], list[str]]:
-        backend = ServerBackend(asking.settings(stub.url, in_flight=16))
+        backend = ServerBackend(asking.settings(stub.url, max_concurrency=16))
         asks = [backend.ask(asking.call(number=n), asking.picture()) for n in range(16)]
         replies = await asyncio.gather(*asks)
         await backend.ask(asking.call(), asking.picture())
@@ -194,7 +194,7 @@ def test_no_message_and_no_log_shows_a_key(
     said = f"key {asking.KEY} my-ow*****6789 {basic} me:pass/word sk-proj-ab12***9"
     stub.rule(None, status=status, body={"error": {"message": said}})
     url = stub.url.replace("//", "//me:pass%2Fword@")
-    failed = asking.failure(stub, url=url, patience=0)
+    failed = asking.failure(stub, url=url, retry_timeout=0)
     shown = f"{failed!r} {failed} {failed.__cause__} {caplog.text}"
     for secret in (asking.KEY, "6789", "pass%2Fword", "pass/word", basic, "sk-proj"):
         assert secret not in shown

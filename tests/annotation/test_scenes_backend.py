@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paragrain.annotation.backends.scenes import ScenesBackend
-from paragrain.annotation.calls import KINDS, Call, Kind, Picture, Reply, RequestFailed
+from paragrain.annotation.calls import KINDS, Call, Kind, Reply, RequestFailed
+from paragrain.annotation.pictures import Picture
 from paragrain.annotation.settings import BackendSettings, SceneErrors
+from paragrain.annotation.simulator import ScenesBackend
 from paragrain.collection import Record
 from paragrain.sources.scenes import Scene, Thing, is_true, sample_scene
 from paragrain.sources.scenes.language import falsified, paragraph
@@ -74,7 +75,7 @@ def test_without_errors_nothing_is_false_and_the_judge_is_exact(seed: int) -> No
     assert set(verdicts(told.text or "", scene)) == {True}
     assert 3 <= len(sentences(told.text or "")) <= 6
     for candidate, score in candidates(scene, rng):
-        reply = ask(model, call_about(scene, "judge", seed, candidate=candidate))
+        reply = ask(model, call_about(scene, "judge", seed, paragraph=candidate))
         assert number_in(reply) == score
         assert reply.finish == "stop"
 
@@ -94,7 +95,7 @@ def observed(errors: dict[str, float], calls: int) -> tuple[Counter[str], Counte
         for number in range(calls):
             scene, kind, exact, more = sample_scene(rng), KINDS[number % 4], -1, {}
             if kind == "judge":
-                more["candidate"], exact = rng.choice(candidates(scene, rng)[:2])
+                more["paragraph"], exact = rng.choice(candidates(scene, rng)[:2])
             call = call_about(scene, kind, number, **more)
             asked.append((call, scene, exact, await model.ask(call, PICTURE)))
         return asked
@@ -103,7 +104,7 @@ def observed(errors: dict[str, float], calls: int) -> tuple[Counter[str], Counte
         text, items = reply.text or "", items_of(reply)
         cut = reply.finish == "length"
         refused = bool(re.match(r"I('m sorry, but| cannot assist|'m unable)", text))
-        count("cut", cut)
+        count("truncated", cut)
         if not cut:
             count("refusal", refused)
         if cut or refused:
@@ -173,7 +174,7 @@ def test_a_false_sentence_differs_from_a_true_one_in_one_fact(seed: int) -> None
 def test_a_cut_reply_ends_inside_a_word(seed: int, kind: Kind) -> None:
     call = call_about(sample_scene(random.Random(seed)), kind, seed)
     whole = ask(backend(), call).text or ""
-    reply = ask(backend(cut=1), call)
+    reply = ask(backend(truncated=1), call)
     part = reply.text or ""
     assert reply.finish == "length"
     assert whole.startswith(part)
@@ -186,8 +187,8 @@ def test_a_cut_judgement_has_no_score() -> None:
     rng = random.Random(0)
     for seed in range(50):
         scene = sample_scene(rng)
-        call = call_about(scene, "judge", seed, candidate=paragraph(scene, rng))
-        reply = ask(backend(cut=1), call)
+        call = call_about(scene, "judge", seed, paragraph=paragraph(scene, rng))
+        reply = ask(backend(truncated=1), call)
         assert reply.finish == "length"
         assert number_in(reply) is None
 
@@ -199,8 +200,8 @@ def test_every_judge_that_errs_errs_as_described() -> None:
         scene = sample_scene(rng)
         (true, _), (false, _), _ = candidates(scene, rng)
         model = backend(lenient=1, harsh=1)
-        lenient.add(number_in(ask(model, call_about(scene, "judge", seed, candidate=false))))
-        harsh.add(number_in(ask(model, call_about(scene, "judge", seed, candidate=true))))
+        lenient.add(number_in(ask(model, call_about(scene, "judge", seed, paragraph=false))))
+        harsh.add(number_in(ask(model, call_about(scene, "judge", seed, paragraph=true))))
     assert lenient == {8, 9, 10}
     assert harsh == {0, 1, 2, 3, 4, 5}
 
@@ -208,7 +209,7 @@ def test_every_judge_that_errs_errs_as_described() -> None:
 @pytest.mark.parametrize("candidate", ["A dog on a sofa.", "", None])
 def test_what_cannot_be_read_counts_as_false(candidate: str | None) -> None:
     scene = sample_scene(random.Random(0))
-    assert number_in(ask(backend(), call_about(scene, "judge", candidate=candidate))) == 5
+    assert number_in(ask(backend(), call_about(scene, "judge", paragraph=candidate))) == 5
 
 
 def test_any_number_of_items_and_none_that_the_prompt_shows() -> None:
@@ -252,7 +253,7 @@ def test_a_reply_follows_from_the_call_alone() -> None:
     assert ask(backend(), call).text == text
     changes = [
         {"seed": 4},
-        {"attempt": 2},
+        {"candidate": 2},
         {"number": 2},
         {"record": Record("7", graph=other.to_json())},
     ]
@@ -297,6 +298,6 @@ def test_a_record_that_is_no_drawn_scene_fails_alone(graph: str | None) -> None:
 
 
 def test_what_the_caller_reads_off_it() -> None:
-    model = ScenesBackend(BackendSettings(backend="scenes", model="scenes", in_flight=9))
-    assert (model.model, model.in_flight, model.notes) == ("scenes", 9, [])
+    model = ScenesBackend(BackendSettings(backend="scenes", model="scenes", max_concurrency=9))
+    assert (model.max_concurrency, model.notes) == (9, [])
     asyncio.run(model.close())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paragrain.annotation.sending import prepare
+from paragrain.annotation.pictures import prepare
 from paragrain.annotation.settings import ImageRule
 from paragrain.images import BadImage, decode, media_type
 

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paragrain.annotation.backends import server
-from paragrain.annotation.backends.answers import error_message, read_reply
 from paragrain.annotation.backends.connection import retry_after
+from paragrain.annotation.backends.responses import error_message, read_reply
 from paragrain.annotation.backends.server import ServerBackend
-from paragrain.annotation.calls import Picture, Reply, RequestFailed
+from paragrain.annotation.calls import Reply, RequestFailed
+from paragrain.annotation.pictures import Picture
 from paragrain.annotation.prompts import PromptSet, schema
 
 # --------------------------------------------------------------------- the stub server itself
@@ -106,7 +107,7 @@ def test_lists_are_asked_for_where_schemas_are_off(asking: Any, stub: Any) -> No
 
 def test_as_many_requests_as_allowed_are_under_way_at_once(asking: Any, stub: Any) -> None:
     async def run() -> None:
-        backend = ServerBackend(asking.settings(stub.url, in_flight=40))
+        backend = ServerBackend(asking.settings(stub.url, max_concurrency=40))
         await backend.ask(asking.PARAGRAPH, asking.picture())  # the first is asked alone
         stub.script(latency=0.8)
         asks = [backend.ask(replace(asking.PARAGRAPH, seed=n), asking.picture()) for n in range(40)]
@@ -195,7 +196,7 @@ def test_what_may_pass_is_tried_again_and_given_up_in_time(
     assert stub.counters()["requests"] == 3
     stub.rule(None, **fault)
     begun = time.monotonic()
-    failed = asking.failure(stub, timeout=timeout, patience=0.3)
+    failed = asking.failure(stub, timeout=timeout, retry_timeout=0.3)
     assert reason in str(failed)
     assert not failed.everywhere
     assert stub.counters()["requests"] > 1
@@ -204,21 +205,21 @@ def test_what_may_pass_is_tried_again_and_given_up_in_time(
 
 def test_a_server_that_stays_busy_is_given_up_with_the_time_it_had(asking: Any, stub: Any) -> None:
     stub.rule(None, status=429, headers={"Retry-After": "0.2"})
-    assert "busy (429); tried again for 1 s" in str(asking.failure(stub, patience=1.0))
+    assert "busy (429); tried again for 1 s" in str(asking.failure(stub, retry_timeout=1.0))
     assert stub.counters()["requests"] == 5
 
 
 def test_a_wait_past_the_patience_is_not_begun(asking: Any, stub: Any) -> None:
     stub.rule(None, status=429, headers={"Retry-After": "3600"})
     begun = time.monotonic()
-    assert "asks to wait 3600 s, and the patience ends after 5 s" in str(asking.failure(stub))
+    assert "asks to wait 3600 s, and a request is tried again for 5 s" in str(asking.failure(stub))
     assert time.monotonic() - begun < 2
     assert stub.counters()["requests"] == 1
 
 
 def test_no_patience_is_one_try(asking: Any, stub: Any) -> None:
     stub.rule(None, status=500, body={"error": {"message": "boom\nat line 3"}})
-    assert str(asking.failure(stub, patience=0)) == "500: boom"
+    assert str(asking.failure(stub, retry_timeout=0)) == "500: boom"
     assert stub.counters()["requests"] == 1
 
 
@@ -226,7 +227,9 @@ def test_requests_that_were_given_up_leave_room_for_others(asking: Any, stub: An
     stub.rule({"first": 24}, stall=5)
 
     async def run() -> list[Reply]:
-        backend = ServerBackend(asking.settings(stub.url, in_flight=8, timeout=0.3, patience=8))
+        backend = ServerBackend(
+            asking.settings(stub.url, max_concurrency=8, timeout=0.3, retry_timeout=8)
+        )
         asks = [backend.ask(replace(asking.PARAGRAPH, seed=n), asking.picture()) for n in range(8)]
         replies = await asyncio.gather(*asks)
         await backend.close()
@@ -253,7 +256,7 @@ def test_a_call_that_is_cancelled_ends_at_once(asking: Any, stub: Any) -> None:
 
 def test_a_server_that_is_not_there_is_named(asking: Any, unused_port: int) -> None:
     url = f"http://me:pass-word@127.0.0.1:{unused_port}/v1"
-    said = str(asking.failure(None, url=url, patience=0.2))
+    said = str(asking.failure(None, url=url, retry_timeout=0.2))
     assert f"no connection to http://127.0.0.1:{unused_port}/v1 (" in said
     assert "pass-word" not in said
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paragrain.annotation.measures import lengths as lengths_module
 from paragrain.annotation.measures.agreement import agreement
 from paragrain.annotation.measures.lengths import TextLengths, text_lengths
-from paragrain.annotation.measures.plots import confusion, token_lengths, write_stats_page
+from paragrain.annotation.measures.page import confusion, token_lengths, write_stats_page
 from paragrain.annotation.measures.statistics import annotation_statistics
 from paragrain.collection import Record
 from paragrain.encoders import ImageTextEncoder
@@ -26,13 +26,13 @@ def annotated(id: str, **kinds: Any) -> Record:
 
 
 def made(tries: int = 1, model: str = "m", prompts: str = "1") -> dict[str, Any]:
-    return {"model": model, "prompts": prompts, "tries": tries}
+    return {"model": model, "prompts": prompts, "requests": tries}
 
 
 def paragraph(*scores: int | None, kept: int, tries: int = 1, **rest: Any) -> dict[str, Any]:
-    attempts = [{"text": "A dog.", "score": score, "tries": tries} for score in scores]
+    attempts = [{"text": "A dog.", "score": score, "requests": tries} for score in scores]
     return {
-        "model": "m", "prompts": "1", "judge": "j", "attempts": attempts, "kept": kept, **rest,
+        "model": "m", "prompts": "1", "judge": "j", "candidates": attempts, "kept": kept, **rest,
     }  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def test_words_and_tokens_by_hand(encoder: ImageTextEncoder) -> None:
     assert [row[:3] for row in words.rows] == [
         ("captions", 3, 2), ("paragraph", 2, 126.5), ("negatives", 1, 3),
     ]  # fmt: skip
-    assert all(len(row) == len(table.head) for table in (words, tokens) for row in table.rows)
+    assert all(len(row) == len(table.header) for table in (words, tokens) for row in table.rows)
     assert tokens.rows[1][-4:] == (100, 50, 0, 0)
 
 
@@ -102,20 +102,20 @@ def test_every_count_by_hand() -> None:
     assert (found.first.counts[8], found.first.none, found.first.mean) == (1, 1, (8 + 4 + 5) / 3)
     assert (found.kept.counts[9], found.kept.none) == (1, 0)
     assert found.kept.mean == (8 + 9 + 5 + 7) / 4
-    assert found.attempts == {1: 1, 2: 2, 3: 1}
+    assert found.candidates == {1: 1, 2: 2, 3: 1}
     assert found.share_regenerated == 3 / 4
     # b gained 5, c nothing; nobody knows what d gained.
     assert (found.compared, found.share_gained, found.mean_gain) == (2, 0.5, 2.5)
-    assert found.tries["paragraph"] == {1: 5, 2: 3}
-    assert found.tries["negatives"] == {3: 1}
+    assert found.requests["paragraph"] == {1: 5, 2: 3}
+    assert found.requests["negatives"] == {3: 1}
     tables = {table.title: table for table in found.tables()}
-    assert tables["Made by"].rows[0] == ("captions", "m", "1", "-", 2)
-    assert tables["Attempts"].rows == [(1, 1), (2, 2), (3, 1)]
-    assert tables["Tries"].rows[0] == ("captions", 4 / 3, pytest.approx(100 / 3), 2)
+    assert tables["Made by"].rows[0] == ("captions", "m", "1", None, 2)
+    assert tables["Candidates"].rows == [(1, 1), (2, 2), (3, 1)]
+    assert tables["Requests"].rows[0] == ("captions", 4 / 3, pytest.approx(100 / 3), 2)
     assert tables["Scores"].rows[-1] == ("none", 1, 0)
-    assert all(len(row) == len(table.head) for table in tables.values() for row in table.rows)
+    assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
     saved = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert saved["attempts"] == {"1": 1, "2": 2, "3": 1}
+    assert saved["candidates"] == {"1": 1, "2": 2, "3": 1}
     assert saved["made"][0] == {
         "kind": "captions", "model": "m", "prompts": "1", "judge": None, "records": 2,
     }  # fmt: skip
@@ -126,7 +126,7 @@ def test_nothing_annotated_gives_no_share_and_no_error() -> None:
     assert found.share_regenerated is found.share_gained is found.mean_gain is None
     assert found.kept.mean is None
     json.dumps(found.as_dict(), allow_nan=False)
-    assert ("mean gain, points", "-") in found.tables()[1].rows
+    assert ("mean gain, points", None) in found.tables()[1].rows
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_nothing_annotated_gives_no_share_and_no_error() -> None:
         ("", "no JSON"),
         ("[" * 100_000, "no JSON"),
         ("[1, 2]", "dictionary"),
-        (json.dumps({"captions": {"model": "m", "prompts": "1"}}), "captions.tries"),
-        (json.dumps({"captions": made(tries=True)}), "captions.tries"),
-        (json.dumps({"paragraph": paragraph(kept=1)}), "paragraph.attempts"),
-        (json.dumps({"paragraph": paragraph(3, kept=2)}), "keeps attempt 2 of 1"),
+        (json.dumps({"captions": {"model": "m", "prompts": "1"}}), "captions.requests"),
+        (json.dumps({"captions": made(tries=True)}), "captions.requests"),
+        (json.dumps({"paragraph": paragraph(kept=1)}), "paragraph.candidates"),
+        (json.dumps({"paragraph": paragraph(3, kept=2)}), "keeps candidate 2 of 1"),
         (json.dumps({"paragraph": paragraph(3, kept=0)}), "paragraph.kept"),
-        (json.dumps({"paragraph": paragraph(11, kept=1)}), "paragraph.attempts.0.score"),
-        ('{"negatives": {"model": "m", "prompts": "1", "tries": 1e999}}', "negatives.tries"),
+        (json.dumps({"paragraph": paragraph(11, kept=1)}), "paragraph.candidates.0.score"),
+        ('{"negatives": {"model": "m", "prompts": "1", "requests": 1e999}}', "negatives.requests"),
     ],
 )
 def test_an_annotation_that_cannot_be_read_is_named_and_left_out(text: str, reason: str) -> None:
@@ -161,7 +161,7 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                "captions paragraph model prompts tries judge attempts score kept".split()
+                "captions paragraph model prompts requests judge candidates score kept".split()
             ),
             inner,
             max_size=4,
@@ -239,7 +239,7 @@ def test_the_page_stands_alone_and_nothing_in_it_runs(
     assert "<script" not in html
     assert "src=" not in html
     assert html.count("<svg") == 4
-    names = ["agreement.png", "attempts.png", "index.html", "scores.png", "token_lengths.png"]
+    names = ["agreement.png", "candidates.png", "index.html", "scores.png", "token_lengths.png"]
     assert sorted(path.name for path in page.parent.iterdir()) == names
     assert (page.parent / "scores.png").read_bytes().startswith(b"\x89PNG")
     # A collection that is not annotated (any more) has no scores to show.

@@ -19,7 +19,8 @@ from PIL import Image
 
 from paragrain.annotation import AnnotationSettings
 from paragrain.annotation.backends.server import ServerBackend, only_model
-from paragrain.annotation.calls import KINDS, Call, Picture, Reply, RequestFailed
+from paragrain.annotation.calls import KINDS, Call, Reply, RequestFailed
+from paragrain.annotation.pictures import Picture
 from paragrain.annotation.prompts import PromptSet, schema
 from paragrain.annotation.settings import BackendSettings
 from paragrain.collection import Collection, Record
@@ -99,12 +100,12 @@ def call(kind: Any, **others: Any) -> Call:
 def answers(served: Served, calls: list[Call], **others: Any) -> tuple[list[Any], list[str]]:
     """Ask all at once, four at a time; replies and errors in order, and the backend's notes."""
     settings = BackendSettings(
-        **{"model": served.model, "endpoint": served.endpoint, "in_flight": 4, **others}
+        **{"model": served.model, "endpoint": served.endpoint, "max_concurrency": 4, **others}
     )
 
     async def run() -> tuple[list[Any], list[str]]:
         backend = ServerBackend(settings)
-        gate = asyncio.Semaphore(backend.in_flight)
+        gate = asyncio.Semaphore(backend.max_concurrency)
 
         async def ask(one: Call) -> Reply:
             async with gate:
@@ -152,9 +153,9 @@ def test_a_model_of_another_name_is_a_failure_at_once(served: Served) -> None:
 
 
 def test_a_whole_run_ends_in_typed_failures_and_none_crashes(served: Served, photos: Path) -> None:
-    model = BackendSettings(model=served.model, endpoint=served.endpoint, in_flight=4)
+    model = BackendSettings(model=served.model, endpoint=served.endpoint, max_concurrency=4)
     limits = {f"{kind}_tokens": 8 for kind in ("captions", "negatives", "paragraph", "judge")}
-    settings = AnnotationSettings(generator=model, judge=model, tries=2, **limits)
+    settings = AnnotationSettings(generator=model, judge=model, max_retries=1, **limits)
     report = run(photos, settings, limit=3)
     assert (report.images, report.complete, len(report.failed)) == (3, 0, 3)
     kinds = ("captions: ", "negatives: ", "paragraph: ")

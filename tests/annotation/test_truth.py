@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import re
 from collections.abc import Sequence
 
@@ -10,18 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paragrain.annotation.backends.scenes import ScenesBackend
-from paragrain.annotation.calls import Call, Picture
-from paragrain.annotation.measures.truth import (
-    Proportion,
-    attempts_of,
+from paragrain.annotation.calls import Call
+from paragrain.annotation.pictures import Picture
+from paragrain.annotation.settings import BackendSettings, SceneErrors
+from paragrain.annotation.simulator import (
+    ScenesBackend,
+    Share,
+    candidates_of,
     judge_quality,
-    judged_attempts,
+    judged_candidates,
     measure,
     quality_after,
     truth_tables,
 )
-from paragrain.annotation.settings import BackendSettings, SceneErrors
 from paragrain.collection import Record
 from paragrain.sources.scenes import Scene, Thing
 from paragrain.sources.scenes.world import scenes_of
@@ -44,8 +44,8 @@ def record(identity: str = "1", graph: str | None = GRAPH, **texts: object) -> R
 
 def written(*attempts: tuple[str, int | None], graph: str | None = GRAPH) -> Record:
     """A record whose paragraph took these attempts."""
-    rows = [{"text": text, "score": score, "tries": 1} for text, score in attempts]
-    notes = {"paragraph": {"model": "m", "attempts": rows, "kept": 1}}
+    rows = [{"text": text, "score": score, "requests": 1} for text, score in attempts]
+    notes = {"paragraph": {"model": "m", "candidates": rows, "kept": 1}}
     return record(graph=graph, annotation=json.dumps(notes))
 
 
@@ -53,7 +53,7 @@ def written(*attempts: tuple[str, int | None], graph: str | None = GRAPH) -> Rec
 
 
 def test_measure_equals_hand_counts() -> None:
-    truth = measure(
+    total, not_judged, truth = measure(
         iter(
             [
                 record(
@@ -76,12 +76,14 @@ def test_measure_equals_hand_counts() -> None:
             ]
         )
     )
-    assert (truth.records, truth.not_judged) == (9, 3)
-    assert (truth.false_captions, truth.unreadable_captions) == (Proportion(2, 6), 1)
-    assert (truth.true_negatives, truth.unreadable_negatives) == (Proportion(1, 5), 1)
-    assert (truth.faultless_paragraphs, truth.unreadable_paragraphs) == (Proportion(2, 3), 1)
-    assert (truth.false_sentences, truth.unreadable_sentences) == (Proportion(3, 8), 1)
-    assert (truth.right_images, truth.unreadable_images) == (Proportion(3, 4), 2)
+    assert (total, not_judged) == (9, 3)
+    assert truth == {
+        "captions that are false": Share(2, 6, 1),
+        "hard negatives that are true": Share(1, 5, 1),
+        "sentences that are false": Share(3, 8, 1),
+        "faultless paragraphs": Share(2, 3, 1),
+        "images with everything right": Share(3, 4, 2),
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,26 +96,21 @@ def test_measure_equals_hand_counts() -> None:
     ],
 )
 def test_one_wrong_text_makes_an_image_wrong(texts: dict[str, object], right: int) -> None:
-    assert measure([record(**texts)]).right_images == Proportion(right, 1)
+    assert measure([record(**texts)])[2]["images with everything right"] == Share(right, 1)
 
 
 def test_an_empty_paragraph_is_not_faultless() -> None:
-    truth = measure([record(paragraph="")])
-    assert (truth.faultless_paragraphs, truth.unreadable_paragraphs) == (Proportion(0, 0), 1)
+    _, _, truth = measure([record(paragraph="")])
+    assert truth["faultless paragraphs"] == Share(0, 0, 1)
 
 
 def test_nothing_to_judge_is_none_and_valid_json() -> None:
-    truth = measure([record(generated=[TRUE], graph=None)]).as_dict()
-    assert truth["not_judged"] == 1
-    assert truth["false_captions"] == {
-        "count": 0,
-        "of": 0,
-        "share": None,
-        "low": None,
-        "high": None,
-    }
-    json.dumps(truth, allow_nan=False)
-    assert measure([]).records == 0
+    _, not_judged, truth = measure([record(generated=[TRUE], graph=None)])
+    assert not_judged == 1
+    shares = [share.estimate.as_dict() for share in truth.values()]
+    assert shares == [{"value": None, "low": None, "high": None, "n": 0}] * 5
+    json.dumps(shares, allow_nan=False)
+    assert measure([])[0] == 0
 
 
 def test_a_collection_annotated_at_known_rates_is_measured_at_those_rates() -> None:
@@ -137,38 +134,16 @@ def test_a_collection_annotated_at_known_rates_is_measured_at_those_rates() -> N
     async def all_of_them() -> list[Record]:
         return [await annotated(*pair) for pair in scenes_of("train", 200, 0)]
 
-    truth = measure(asyncio.run(all_of_them()))
-    assert truth.false_captions.of == truth.true_negatives.of == 1000
-    for measured, rate in (
-        (truth.false_captions, errors.false_caption),
-        (truth.true_negatives, errors.true_negative),
-        (truth.false_sentences, errors.false_sentence),
+    _, _, truth = measure(asyncio.run(all_of_them()))
+    for name, rate in (
+        ("captions that are false", errors.false_caption),
+        ("hard negatives that are true", errors.true_negative),
+        ("sentences that are false", errors.false_sentence),
     ):
-        low, high = measured.interval or (1.0, 0.0)
-        assert low < rate < high
-    assert (truth.unreadable_captions, truth.unreadable_sentences) == (0, 0)
-
-
-# --- shares
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.integers(0, 2000), st.integers(1, 2000))
-def test_the_interval_ends_where_wilson_says(count: int, of: int) -> None:
-    count = min(count, of)
-    proportion = Proportion(count, of)
-    low, high = proportion.interval or (math.nan, math.nan)
-    assert proportion.share is not None
-    assert 0 <= low <= proportion.share <= high <= 1
-    for end in (low, high):  # both lie 1.96 standard errors (of their own) from the share
-        distance = (proportion.share - end) ** 2
-        assert distance == pytest.approx(1.959964**2 * end * (1 - end) / of, rel=1e-4, abs=1e-9)
-
-
-def test_published_intervals() -> None:
-    assert Proportion(1, 10).interval == pytest.approx((0.0179, 0.4042), abs=1e-4)
-    assert Proportion(0, 20).interval == pytest.approx((0.0, 0.1611), abs=1e-4)
-    assert Proportion(20, 20).interval == pytest.approx((0.8389, 1.0), abs=1e-4)
+        estimate = truth[name].estimate
+        assert estimate.low < rate < estimate.high
+        assert truth[name].unreadable == 0
+        assert name.startswith("sentences") or estimate.n == 1000
 
 
 # --- the judge
@@ -180,28 +155,26 @@ PAIRS = st.lists(st.tuples(st.none() | st.integers(0, 10), st.booleans()), max_s
 @given(PAIRS)
 def test_precision_and_recall_equal_brute_force(pairs: Sequence[tuple[int | None, bool]]) -> None:
     result = judge_quality(pairs)
-    assert [at.threshold for at in result] == list(range(10))
-    for at in result:
+    assert list(result) == list(range(10))
+    for threshold, (precision, recall) in result.items():
         hit = missed = alarm = 0
         for score, faultless in pairs:
             if score is None:
                 continue
-            flagged = score <= at.threshold
+            flagged = score <= threshold
             hit += flagged and not faultless
             missed += not flagged and not faultless
             alarm += flagged and faultless
-        expected = hit / (hit + alarm) if hit + alarm else None
-        assert at.precision.share == expected
-        expected = hit / (hit + missed) if hit + missed else None
-        assert at.recall.share == expected
+        assert precision == Share(hit, hit + alarm)
+        assert recall == Share(hit, hit + missed)
 
 
 def test_a_perfect_judge_and_one_that_knows_nothing() -> None:
     perfect = judge_quality([(10, True)] * 6 + [(5, False)] * 3 + [(0, False)])
-    assert [at.recall.share for at in perfect] == [0.25] * 5 + [1.0] * 5
-    assert {at.precision.share for at in perfect} == {1.0}
+    assert [recall.count for _, recall in perfect.values()] == [1] * 5 + [4] * 5
+    assert all(precision.count == precision.n for precision, _ in perfect.values())
     blind = judge_quality([(7, True), (7, True), (7, False)], [6, 7])
-    assert [(at.precision.share, at.recall.share) for at in blind] == [(None, 0.0), (1 / 3, 1.0)]
+    assert blind == {6: (Share(0, 0), Share(0, 1)), 7: (Share(1, 3), Share(1, 1))}
 
 
 # --- attempts
@@ -219,18 +192,18 @@ def test_a_perfect_judge_and_one_that_knows_nothing() -> None:
         "{}",
         '{"paragraph": null}',
         '{"paragraph": {"model": "m"}}',
-        '{"paragraph": {"attempts": 3}}',
-        '{"paragraph": {"attempts": ["A red star."]}}',
+        '{"paragraph": {"candidates": 3}}',
+        '{"paragraph": {"candidates": ["A red star."]}}',
     ],
 )
 def test_no_attempts(annotation: str | None) -> None:
-    assert attempts_of(record(annotation=annotation)) == []
+    assert candidates_of(record(annotation=annotation)) == []
 
 
 def test_attempts_are_read_in_order_and_judged() -> None:
     found = written((FALSE, 3), (UNREADABLE, None), (TRUE, 9))
-    assert attempts_of(found) == [(FALSE, 3), (UNREADABLE, None), (TRUE, 9)]
-    (attempts,) = judged_attempts([found, record(paragraph=TRUE), written((TRUE, 1), graph=None)])
+    assert candidates_of(found) == [(FALSE, 3), (UNREADABLE, None), (TRUE, 9)]
+    (attempts,) = judged_candidates([found, record(paragraph=TRUE), written((TRUE, 1), graph=None)])
     assert [(a.score, a.faultless) for a in attempts] == [(3, False), (None, None), (9, True)]
 
 
@@ -251,13 +224,14 @@ def test_attempts_are_read_in_order_and_judged() -> None:
 def test_what_would_have_been_kept(attempts: list[tuple[str, int | None]], kept: str) -> None:
     for k, expected in enumerate(kept, 1):
         of = int(expected != "-")
-        assert quality_after([written(*attempts)], k) == Proportion(of and int(expected), of), k
+        images = judged_candidates([written(*attempts)])
+        assert quality_after(images, k) == Share(of and int(expected), of, 1 - of), k
 
 
 def test_the_threshold_decides_which_attempts_would_have_been_made() -> None:
-    records = [written((FALSE, 5), (TRUE, 10)), written((TRUE, 10))]
-    assert quality_after(records, 3, threshold=4) == Proportion(1, 2)
-    assert quality_after(records, 3, threshold=5) == Proportion(2, 2)
+    images = judged_candidates([written((FALSE, 5), (TRUE, 10)), written((TRUE, 10))])
+    assert quality_after(images, 3, threshold=4) == Share(1, 2)
+    assert quality_after(images, 3, threshold=5) == Share(2, 2)
 
 
 # --- tables
@@ -272,13 +246,14 @@ def test_tables_hold_what_was_measured() -> None:
     ]
     texts, judge, attempts = truth_tables(iter(records))
     for table in (texts, judge, attempts):
-        assert {len(row) for row in table.rows} == {len(table.head)}
-        assert "nan" not in str(table)
+        assert {len(row) for row in table.rows} == {len(table.header)}
+        assert "nan" not in table.text()
     assert texts.title == "Texts of 1 scenes (3 of 4 records not judged)"
-    assert texts.rows[0] == ("captions that are false", 1, 2, "50.0 % (9.5 to 90.5)", 0)
-    assert texts.rows[1] == ("hard negatives that are true", 0, 0, "-", 0)
+    assert texts.rows[0] == ("captions that are false", 1, 2, Share(1, 2).estimate, 0)
+    assert texts.rows[1] == ("hard negatives that are true", 0, 0, Share(0, 0).estimate, 0)
     assert [row[0] for row in judge.rows] == list(range(10))
-    assert judge.rows[4] == (4, 0, "-", "0.0 % (0.0 to 65.8)")
+    assert judge.rows[4] == (4, 0, Share(0, 0).estimate, Share(0, 2).estimate)
+    assert judge.text().splitlines()[7].split(maxsplit=3) == ["4", "0", "-", "0.0 % (0.0 to 65.8)"]
     assert judge.rows[5][:2] == (5, 1)
     assert [row[:3] for row in attempts.rows] == [(1, 0, 2), (2, 1, 2), (3, 1, 2)]
 

@@ -21,6 +21,7 @@ from paragrain.evaluation import (
     sweep,
 )
 from paragrain.retrieval import exact_ranks
+from paragrain.stats import Estimate
 
 IMAGES, EACH = 60, 3
 
@@ -134,9 +135,10 @@ def test_a_better_model_is_better_and_a_copy_is_not() -> None:
     ]  # fmt: skip
     row = found.rows[3]
     hits = [one.queries.hits("text_to_image", 1)[0] for one in (bad, good)]
-    assert row.difference == pytest.approx(100 * (hits[1].mean() - hits[0].mean()))
-    assert 0 < row.interval[0] < row.difference < row.interval[1]
-    assert row.p < 0.01
+    change = row.difference
+    assert change.value == pytest.approx(100 * (hits[1].mean() - hits[0].mean()))
+    assert 0 < change.low < change.value < change.high
+    assert change.p < 0.01
     assert row.sign_test.second == (hits[1] > hits[0]).sum()
     assert row.sign_test.first == (hits[1] < hits[0]).sum()
     assert row.sign_test.p < 1e-6
@@ -146,13 +148,11 @@ def test_a_better_model_is_better_and_a_copy_is_not() -> None:
     assert found.rows[1].sign_test is None
     json.dumps(found.as_dict(), allow_nan=False)
 
-    turned = compare([good], [bad]).rows[3]
-    assert (turned.difference, turned.interval) == (
-        -row.difference,
-        pytest.approx([-row.interval[1], -row.interval[0]]),
-    )
+    turned = compare([good], [bad]).rows[3].difference
+    assert turned.value == -change.value
+    assert (turned.low, turned.high) == pytest.approx((-change.high, -change.low))
     same = compare([good], [made(0.6, 0, model="copy")])
-    assert {(row.difference, row.p, tuple(row.interval)) for row in same.rows} == {(0, 1, (0, 0))}
+    assert {row.difference for row in same.rows} == {Estimate(0, 0, 0, p=1)}
 
 
 def test_several_seeds_show_both_sources_of_spread() -> None:
@@ -161,9 +161,9 @@ def test_several_seeds_show_both_sources_of_spread() -> None:
     found = compare(theirs, ours)
     row = found.rows[0]
     recalls = [100 * one.queries.hits("image_to_text", 1)[0].mean() for one in ours]
-    assert row.second.recalls == pytest.approx(recalls)
-    assert row.second.mean == pytest.approx(np.mean(recalls))
-    spread = row.second.spread
+    assert row.second.seeds == pytest.approx(recalls)
+    assert row.second.value == pytest.approx(np.mean(recalls))
+    spread = row.std[1]
     assert spread.seeds == pytest.approx(np.std(recalls, ddof=1))
     assert spread.run == pytest.approx((spread.queries**2 + spread.seeds**2) ** 0.5)
     assert spread.mean == pytest.approx((spread.queries**2 + spread.seeds**2 / 4) ** 0.5)
@@ -173,8 +173,8 @@ def test_several_seeds_show_both_sources_of_spread() -> None:
     assert found.second["files"] == [f"ours{seed}.json" for seed in range(4)]
 
     single = compare([theirs[0]], [ours[0]]).rows[0]
-    assert single.second.spread.seeds is None
-    assert single.second.spread.run == single.second.spread.queries
+    assert single.std[1].seeds is None
+    assert single.std[1].run == single.std[1].queries
 
 
 def test_seeds_that_find_the_same_find_no_difference() -> None:
@@ -183,7 +183,7 @@ def test_seeds_that_find_the_same_find_no_difference() -> None:
     for number, one in enumerate(copies):
         one.about["encoder"]["text_fingerprint"] = str(number)
     for row in compare([made(1.0, 0)], copies).rows:
-        assert (row.interval, row.p) == ([0, 0], 1)
+        assert (row.difference.low, row.difference.high, row.difference.p) == (0, 0, 1)
 
 
 def test_seeds_that_differ_widen_the_interval_of_the_difference() -> None:
@@ -191,11 +191,11 @@ def test_seeds_that_differ_widen_the_interval_of_the_difference() -> None:
     apart = [made(noise, 0, model="apart") for noise in (0.7, 1.1, 1.5)]
     fixed = [made(1.1, 1, model="fixed")]
     row = compare(fixed, apart).rows[3]
-    queries_alone = row.second.spread.queries
-    low, high = row.interval
-    assert row.second.spread.seeds > 3 * queries_alone
+    queries_alone = row.std[1].queries
+    low, high = row.difference.low, row.difference.high
+    assert row.std[1].seeds > 3 * queries_alone
     # t with two degrees of freedom: 4.3 deviations of the mean of three on each side.
-    assert (high - low) / 2 == pytest.approx(4.3 * row.second.spread.seeds / 3**0.5, rel=0.25)
+    assert (high - low) / 2 == pytest.approx(4.3 * row.std[1].seeds / 3**0.5, rel=0.25)
 
 
 def test_results_that_are_no_pair_are_refused() -> None:
@@ -236,8 +236,8 @@ def test_the_command(
     done = paragrain("compare", a, b)
     assert done.code == 0, done.err
     assert "text to image R@1" in done.out
-    assert "+0.00  [ +0.00,  +0.00]   1.0000" in done.out
-    assert paragrain("compare", a, "vs", b, "--json").json["rows"][0]["p"] == 1
+    assert "+0.00  [ +0.00,  +0.00]  1.0000" in done.out
+    assert paragrain("compare", a, "vs", b, "--json").json["rows"][0]["difference"]["p"] == 1
     for words, message in (
         ((a, short), "differ in maximum length"),
         ((a, b, b), "A1 A2 vs B1 B2"),

@@ -11,8 +11,14 @@ from paragrain.encoders import ImageTextEncoder
 from paragrain.errors import UsageError
 from paragrain.evaluation import Benchmark
 from paragrain.study.analyses.cross_set import cross_set, draw_cross_set
-from paragrain.study.analyses.geometry import draw_maps, geometry, tsne_map
-from paragrain.study.analyses.pairs import Pairs, draw_pairs, draw_rows, mean_over_images
+from paragrain.study.analyses.geometry import Geometry, draw_maps, geometry, tsne_map
+from paragrain.study.analyses.sample import (
+    EmbeddedPairs,
+    draw_pairs,
+    draw_rows,
+    mean_over_images,
+)
+from paragrain.study.plain import from_plain, to_plain
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +31,12 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return rows.astype(np.float32)
 
 
-def made(images: np.ndarray, texts: np.ndarray, prefix: str = "") -> Pairs:
+def made(images: np.ndarray, texts: np.ndarray, prefix: str = "") -> EmbeddedPairs:
     ids = [f"{prefix}{n}" for n in range(len(images))]
-    return Pairs(ids, unit(images), unit(texts), ["text"] * len(ids), 77)
+    return EmbeddedPairs(ids, unit(images), unit(texts), ["text"] * len(ids), 77)
 
 
-def random_pairs(count: int, seed: int, dim: int = 8, prefix: str = "") -> Pairs:
+def random_pairs(count: int, seed: int, dim: int = 8, prefix: str = "") -> EmbeddedPairs:
     rng = np.random.default_rng(seed)
     return made(rng.normal(size=(count, dim)), rng.normal(size=(count, dim)), prefix)
 
@@ -63,28 +69,36 @@ def test_numbers_of_a_known_arrangement() -> None:
     # Images all at one pole, texts all at the opposite one.
     pole = np.tile([1.0, 0.0, 0.0], (5, 1))
     found = geometry(made(pole, -pole), resamples=50)
-    assert found.gap.value == pytest.approx(2)
+    assert found.modality_gap.value == pytest.approx(2)
     assert found.alignment.value == pytest.approx(4)
-    assert found.cosine.value == pytest.approx(-1)
-    assert found.images.value == found.texts.value == pytest.approx(0)
-    assert found.gap.low == found.gap.high == pytest.approx(2)
+    assert found.matched_cosine.value == pytest.approx(-1)
+    assert found.uniformity_images.value == found.uniformity_texts.value == pytest.approx(0)
+    assert found.modality_gap.low == found.modality_gap.high == pytest.approx(2)
 
 
 def test_intervals_hold_their_values_and_shrink_with_the_sample() -> None:
     few, many = (geometry(random_pairs(n, 1), resamples=400) for n in (20, 500))
     for found in (few, many):
-        for one in (found.alignment, found.cosine, found.images, found.texts):
+        for one in (
+            found.alignment,
+            found.matched_cosine,
+            found.uniformity_images,
+            found.uniformity_texts,
+        ):
             assert one.low < one.value < one.high
     assert many.alignment.high - many.alignment.low < few.alignment.high - few.alignment.low
-    json.dumps(few.as_dict(), allow_nan=False)
+    plain = json.loads(json.dumps(to_plain(few), allow_nan=False))
+    assert to_plain(from_plain(Geometry, plain)) == plain
 
 
 def test_a_copy_drawn_twice_is_no_pair_with_itself() -> None:
     # Vectors at right angles: every true pair has potential exp(-4), whatever is drawn.
     found = geometry(made(np.eye(6), np.eye(6)), resamples=200)
-    assert found.images.value == pytest.approx(-4)
-    assert found.images.low == pytest.approx(-4)
-    assert found.images.high < 0  # copies of one image in a draw are pairs of equal vectors
+    assert found.uniformity_images.value == pytest.approx(-4)
+    assert found.uniformity_images.low == pytest.approx(-4)
+    assert (
+        found.uniformity_images.high < 0
+    )  # copies of one image in a draw are pairs of equal vectors
 
 
 def test_means_leave_out_what_is_not_there() -> None:
@@ -105,7 +119,7 @@ def test_the_map_is_the_same_each_time_and_keeps_apart_what_is_apart() -> None:
     between = np.linalg.norm(found.images.mean(0) - found.texts.mean(0))
     assert between > 2 * np.linalg.norm(found.images - found.images.mean(0), axis=1).mean()
     assert found.perplexity == 13
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
     drawn = plots.svg(draw_maps({"C5 $": found, "C1": found, "C4": found}))
     assert "C5 $" in drawn
     assert len(drawn) < 300_000
@@ -136,7 +150,7 @@ def test_centroids_of_sets_of_other_topics_point_the_same_way() -> None:
     assert np.diag(found.centroids.value).min() > 0.95
     assert (found.centroids.low <= found.centroids.value).all()
     assert found.centroids.value[0, 1] < 0
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
     assert "cosine of centred centroids" in plots.svg(draw_cross_set(found))
 
 

@@ -16,7 +16,8 @@ from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.encoders.base import pad
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark
-from paragrain.study.analyses.gradients import input_embeddings, watched
+from paragrain.images import decode
+from paragrain.pages import page
 from paragrain.study.analyses.positions import (
     MEASURES,
     can_attend,
@@ -24,7 +25,14 @@ from paragrain.study.analyses.positions import (
     positions,
     summarise,
 )
-from paragrain.study.analyses.saliency import saliency, saliency_html
+from paragrain.study.analyses.saliency import (
+    Saliency,
+    input_embeddings,
+    saliency,
+    saliency_blocks,
+    watched,
+)
+from paragrain.study.plain import from_plain, to_plain
 
 TEXT = "A red star, <b>and</b> blue circles above the square."
 KINDS = ("blip", "clip", "siglip")
@@ -122,12 +130,14 @@ def test_shares_of_words_and_patches(encoders: dict[str, ImageTextEncoder], kind
     assert found.patches.shape == (4, 4)
     assert found.patches.sum() == pytest.approx(1)
     assert (found.special.get("fill", 0) > 0) == (kind == "siglip")
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_the_picture_is_what_the_encoder_sees(encoder: ImageTextEncoder) -> None:
     found = saliency(encoder, picture(), TEXT, max_length=64)
-    assert np.array_equal(found.picture, np.asarray(picture()))
+    assert np.array_equal(np.asarray(decode(found.picture)), np.asarray(picture()))
+    plain = json.loads(json.dumps(to_plain(found)))
+    assert to_plain(from_plain(Saliency, plain)) == plain
 
 
 def test_patch_saliency_agrees_with_finite_differences(encoder: ImageTextEncoder) -> None:
@@ -162,11 +172,11 @@ def _text_vector(encoder: ImageTextEncoder) -> np.ndarray:
 def test_words_behind_the_budget_have_no_share(encoder: ImageTextEncoder) -> None:
     found = saliency(encoder, picture(), TEXT, max_length=6)
     assert [word.share is None for word in found.words] == [False] * 3 + [True] * 6
-    page = saliency_html({"<C5>": found})
-    assert "<s>square.</s>" in page
-    assert "&lt;C5&gt;" in page
-    assert "<b>and</b>" not in page
-    assert page.count("<img") == 2
+    html = page("t", saliency_blocks({"<C5>": found}))
+    assert "<s>square.</s>" in html
+    assert "&lt;C5&gt;" in html
+    assert "<b>and</b>" not in html
+    assert html.count("<img") == 2
 
 
 def test_a_text_without_words_is_refused(encoder: ImageTextEncoder) -> None:
@@ -191,9 +201,9 @@ def test_shares_by_place_add_up(
     assert found.reach == sorted(found.reach, reverse=True)
     assert 0 < found.special.value < 1
     assert 0.2 < found.mean_place.value < 0.8
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
     again = positions(benchmark, encoder, max_length=tokens, measure=measure, size=9, resamples=50)
-    assert again.as_dict() == found.as_dict()
+    assert to_plain(again) == to_plain(found)
     assert encoder.text_fingerprint  # the tower is left as it was: no hook, the same kernels
     tower = encoder.model.text_encoder if kind == "blip" else encoder.model.text_model
     assert not any(module._forward_hooks for module in tower.modules())

@@ -6,26 +6,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paragrain.study.claims import Verdict, verdicts
+from paragrain.pages import markdown
+from paragrain.stats import Estimate
+from paragrain.study.claims import Verdict, claims_section, verdicts
 from paragrain.study.plan import Study
-from paragrain.study.report.blocks import as_markdown
-from paragrain.study.report.sections import claims_section
-from paragrain.study.tables import Column, Estimate, Scores
+from paragrain.study.scores import Column, StudyScores
 
 I2T, T2I = "image_to_text", "text_to_image"
 MakeStudy = Callable[..., Study]
 ABOVE = {"first": "BLIP", "seconds": ["c1", "c4"], "benchmarks": ["long"]}
 
 
+def known(mean: float, reach: float, draws: np.ndarray) -> Estimate:
+    ends = (mean - reach, mean + reach)
+    return Estimate(mean, *ends, seeds=(mean,), draws=draws, query_draws=draws)
+
+
 def sure(mean: float) -> Estimate:
     """A recall that is known to a tenth of a point."""
     draws = mean + np.random.default_rng(int(10 * mean)).uniform(-0.1, 0.1, 1000)
-    return Estimate(mean, mean - 0.1, mean + 0.1, (mean,), draws, draws)
+    return known(mean, 0.1, draws)
 
 
 def vague(mean: float) -> Estimate:
     draws = mean + np.random.default_rng(int(10 * mean)).uniform(-40, 40, 1000)
-    return Estimate(mean, mean - 40, mean + 40, (mean,), draws, draws)
+    return known(mean, 40, draws)
 
 
 def judge(
@@ -39,7 +44,7 @@ def judge(
         for name, (i2t, t2i) in models.items()
     }
     lines = {name: {I2T: line, T2I: line} for name, line in (curves or {}).items()}
-    (verdict,) = verdicts(study, Scores(recalls, {"cut": lines}, []))
+    (verdict,) = verdicts(study, StudyScores(recalls, {"cut": lines}, []))
     return verdict
 
 
@@ -61,13 +66,13 @@ def claim(make: MakeStudy, **parts: Any) -> Study:
 def test_the_word_for_models_above_another(
     make_study: MakeStudy, c1: Any, c4: Any, word: str, below: str
 ) -> None:
-    def known(recall: float | None) -> Estimate:
+    def recall_of(recall: float | None) -> Estimate:
         return vague(50) if recall is None else sure(recall)
 
     models = {
         "BLIP": (sure(50), sure(50)),
-        "c1": (known(c1[0]), known(c1[1])),
-        "c4": (known(c4[0]), known(c4[1])),
+        "c1": (recall_of(c1[0]), recall_of(c1[1])),
+        "c4": (recall_of(c4[0]), recall_of(c4[1])),
     }
     verdict = judge(claim(make_study, above=ABOVE), models)
     assert verdict.word == word
@@ -101,10 +106,10 @@ def test_the_report_says_why_that_may_be(make_study: MakeStudy) -> None:
     models = {"BLIP": (sure(50), sure(50)), "c1": (sure(60), sure(60)), "c4": (sure(70), sure(70))}
     explained = judge(claim(make_study, above=ABOVE, why="Since it is drawn so."), models)
     plain = judge(claim(make_study, above=ABOVE), models)
-    text = as_markdown("Title", list(claims_section([explained, plain])), "plots")
+    text = markdown("Title", list(claims_section([explained, plain])), "plots")
     assert "| A claim. | holds | 4 for it |" in text
     assert text.count("A claim. Holds. Since it is drawn so.") == 1
-    assert "Why" not in as_markdown("Title", list(claims_section([plain])), "plots")
+    assert "Why" not in markdown("Title", list(claims_section([plain])), "plots")
 
 
 def test_what_was_not_measured_is_not_judged(make_study: MakeStudy) -> None:
@@ -144,8 +149,8 @@ def test_a_rise_with_the_budget(
 def test_no_rise_is_shown_only_below_its_margin(make_study: MakeStudy) -> None:
     """A rise of one point is none to speak of; where three are possible, nothing is shown."""
     none = claim(make_study, rise={**RISE, "models": ["c1"]}, below=True)
-    for known, word in ((sure, "holds"), (vague, "open")):
-        lines = {"c1": {10: known(30), 40: known(31)}}
+    for made, word in ((sure, "holds"), (vague, "open")):
+        lines = {"c1": {10: made(30), 40: made(31)}}
         assert judge(none, {}, lines).word == word
 
 

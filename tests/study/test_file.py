@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paragrain.errors import UsageError
-from paragrain.study.file import BenchmarkSpec, Claim, named
+from paragrain.study.file import BenchmarkSpec, names_in
 from paragrain.study.plan import Study, load_study
 
 MakeStudy = Callable[..., Study]
@@ -35,11 +35,17 @@ def test_a_benchmark_has_its_own_budget_or_that_of_its_protocol(
     assert BenchmarkSpec.model_validate({"collection": "c", **spec}).length == max_length
 
 
-def test_the_names_of_a_claim_are_all_told() -> None:
-    share = {"base": "a", "part": "b", "whole": "c", "benchmarks": ["d"]}
-    assert list(named(Claim.model_validate({"text": "t", "share": share}))) == [
-        ("cell", ("a", "b", "c")),
-        ("benchmark", ("d",)),
+def test_every_name_that_has_to_be_defined_is_found(make_study: MakeStudy) -> None:
+    share = {"base": "BLIP", "part": "c1", "whole": "c4", "benchmarks": ["long"]}
+    study = make_study({"claims": [{"text": "t", "share": share}]})
+    found = list(names_in(study.file))
+    assert ("train", "collection", "world") in found
+    assert ("groups.half.pairs", "cell", "c4-10") in found
+    assert [one for one in found if one[0].startswith("claims")] == [
+        ("claims.share.base", "cell", "BLIP"),
+        ("claims.share.part", "cell", "c1"),
+        ("claims.share.whole", "cell", "c4"),
+        ("claims.share.benchmarks", "benchmark", "long"),
     ]
 
 

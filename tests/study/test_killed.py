@@ -14,7 +14,7 @@ import pytest
 
 from paragrain.study.plan import Study
 from paragrain.study.runner import run_study
-from paragrain.study.tables import Column, read_scores
+from paragrain.study.scores import Column, read_scores
 
 MakeStudy = Callable[..., Study]
 Here = dict[str, Any]
@@ -36,14 +36,14 @@ def results(study: Study, out: Path) -> dict[str, Any]:
     scores = read_scores(study, out)
     assert not scores.missing
     found: dict[str, Any] = {
-        f"{name} {column}": estimate.recalls
+        f"{name} {column}": estimate.seeds
         for name, columns in scores.recalls.items()
         for column, estimate in columns.items()
     }
     for name, lines in scores.curves["cut"].items():
         for direction, points in lines.items():
             for max_length, estimate in points.items():
-                found[f"{name} {direction} {max_length}"] = estimate.recalls
+                found[f"{name} {direction} {max_length}"] = estimate.seeds
     return found
 
 
@@ -135,4 +135,4 @@ def test_two_workers_find_what_one_finds(
     assert (report.done, report.failed) == (2, [])
     column = Column("long", "text_to_image")
     one, two = (read_scores(s, o).recalls["c4"][column] for s, o in (finished, (study, out)))
-    assert one.recalls == two.recalls
+    assert one.seeds == two.recalls

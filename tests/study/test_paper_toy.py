@@ -24,7 +24,7 @@ from paragrain.sources import (
 from paragrain.study.plan import Study, load_study, study_text
 from paragrain.study.report import write_report
 from paragrain.study.runner import run_study
-from paragrain.study.tables import Column, read_scores
+from paragrain.study.scores import Column, read_scores
 
 PAPER = "paper"
 WORDS = "a the of on with red blue green square circle star left right above below".split()

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from paragrain.errors import UsageError
+from paragrain.files import slug
 from paragrain.study.cells import curve_path, result_path
-from paragrain.study.plan import Study, load_study, slug
+from paragrain.study.plan import Study, load_study
 
 MakeStudy = Callable[..., Study]
 OUT = Path("out")

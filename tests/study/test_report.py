@@ -13,13 +13,13 @@ import pytest
 
 from paragrain.errors import UsageError
 from paragrain.files import read_json
+from paragrain.pages import Text
 from paragrain.plugins import register
+from paragrain.study.analyses.context import AnalysisContext
+from paragrain.study.analyses.registry import load_plugins
 from paragrain.study.cells import note_failure, result_path
-from paragrain.study.plan import Study
-from paragrain.study.plug import GROUP, load_analyses
+from paragrain.study.plan import ANALYSIS_PLUGINS, Study
 from paragrain.study.report import write_report
-from paragrain.study.report.blocks import Words
-from paragrain.study.report.looking import Looker
 
 MakeStudy = Callable[..., Study]
 Put = Callable[..., None]
@@ -164,7 +164,7 @@ def test_a_report_is_told_anew_from_its_numbers(
         (lambda content: content["study"].update(name="other"), "is of the study 'other'"),
         (lambda content: content["recalls"][0].update(model="c9"), "has no model 'c9'"),
         (lambda content: content.pop("marks"), "is no results.json"),
-        (lambda content: content["recalls"][0].pop("mean"), "is no results.json"),
+        (lambda content: content["recalls"][0].pop("value"), "is no results.json"),
     ],
 )
 def test_numbers_of_another_study_are_refused(
@@ -191,10 +191,10 @@ def test_an_analysis_of_another_package_is_named_in_the_file_or_refused(
     with pytest.raises(UsageError, match="analysis 'margins' that nothing registers"):
         make_study({"analyses": {**spec, "added": ["margins"]}})
 
-    def margins(looker: Looker) -> list[Words]:
-        return [Words(f"of {', '.join(looker.spec.cells)}")]
+    def margins(context: AnalysisContext) -> list[Text]:
+        return [Text(f"of {', '.join(context.spec.cells)}")]
 
-    register(GROUP, "margins", margins)
+    register(ANALYSIS_PLUGINS, "margins", margins)
     study = make_study({"analyses": {**spec, "added": ["margins"]}})
-    found = load_analyses(study.file.analyses.added)["margins"](Looker(study, Path(), {}))
-    assert found == [Words("of BLIP")]
+    found = load_plugins(study.file.analyses.added)["margins"](AnalysisContext(study, Path(), {}))
+    assert found == [Text("of BLIP")]

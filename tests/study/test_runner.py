@@ -16,7 +16,7 @@ from paragrain.study.cells import cell_folder
 from paragrain.study.plan import Cell, Study
 from paragrain.study.report import write_report
 from paragrain.study.runner import StudyReport, progress_of, run_study
-from paragrain.study.tables import Column, read_scores
+from paragrain.study.scores import Column, read_scores
 
 MakeStudy = Callable[..., Study]
 Here = dict[str, Any]
@@ -224,7 +224,7 @@ def test_images_that_cannot_be_used_are_named_once(
     assert len(report.skipped) == 4  # one of each split
     assert {row["name"] for row in progress_of(study, tmp_path / "out")} >= {"c4"}
     scores = read_scores(study, tmp_path / "out")
-    assert {len(one.recalls) for one in scores.recalls["c4"].values()} == {1}
+    assert {len(one.seeds) for one in scores.recalls["c4"].values()} == {1}
 
 
 def test_a_model_that_reads_less_than_a_curve_asks_for_has_a_shorter_line(

@@ -122,11 +122,11 @@ def test_studies_ship_and_are_found_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paragrain: Callable[..., Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert shipped() == ["paper", "scenes"]
+    assert shipped() == ["demo", "paper", "scenes"]
     for name in shipped():
         assert load_study(name).file == load_study(_written(tmp_path / "mine.yaml", name)).file
     assert paragrain("study", "show", "scenes").out == study_text("scenes")
-    with pytest.raises(UsageError, match="ships \\(paper, scenes\\)"):
+    with pytest.raises(UsageError, match="ships \\(demo, paper, scenes\\)"):
         load_study("scene")
     (tmp_path / "scenes").write_text("name: [", "utf-8")  # an own file of that name comes first
     with pytest.raises(UsageError, match="cannot be read"):

@@ -1,23 +1,22 @@
 """Text for any collection: captions, hard negatives and judged paragraphs by two models."""
 
 from paragrain.annotation.backends import make_backend, only_model
-from paragrain.annotation.checking import Check, check
+from paragrain.annotation.check import Check, check
 from paragrain.annotation.measures.agreement import Agreement, agreement
-from paragrain.annotation.measures.lengths import Table
-from paragrain.annotation.measures.overview import Overview, overview
-from paragrain.annotation.measures.truth import truth_tables
-from paragrain.annotation.planning import Plan, plan
+from paragrain.annotation.measures.page import Overview, overview
+from paragrain.annotation.plan import Plan, plan
 from paragrain.annotation.prompts import PromptSet, load_prompts
 from paragrain.annotation.report import AnnotationReport
-from paragrain.annotation.runs import annotate, status
+from paragrain.annotation.runs import annotate
 from paragrain.annotation.settings import (
     AnnotationSettings,
     BackendSettings,
     SceneErrors,
-    make_backend_settings,
-    make_settings,
+    checked,
 )
-from paragrain.annotation.state import Status
+from paragrain.annotation.settings_file import RunKeys, run_settings
+from paragrain.annotation.simulator import truth_tables
+from paragrain.annotation.status import Status, status
 
 __all__ = [
     "Agreement",
@@ -28,19 +27,19 @@ __all__ = [
     "Overview",
     "Plan",
     "PromptSet",
+    "RunKeys",
     "SceneErrors",
     "Status",
-    "Table",
     "agreement",
     "annotate",
     "check",
+    "checked",
     "load_prompts",
     "make_backend",
-    "make_backend_settings",
-    "make_settings",
     "only_model",
     "overview",
     "plan",
+    "run_settings",
     "status",
     "truth_tables",
 ]

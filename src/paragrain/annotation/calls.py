@@ -2,17 +2,20 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from paragrain.collection import Record
 from paragrain.errors import ParagrainError
 
 Kind = Literal["captions", "negatives", "paragraph", "judge"]
-
-KINDS: tuple[Kind, ...] = ("captions", "negatives", "paragraph", "judge")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 """What can be asked about an image; a judge scores a paragraph, the others write texts."""
 
-Ending = Literal["whole", "cut", "filtered", "broken", "unsaid"]
+Ending = Literal["whole", "truncated", "filtered", "broken", "unsaid"]
+FailureKind = Literal[
+    "request", "unanswered", "empty", "truncated", "unended", "refusal", "unreadable", "too few",
+    "repeated",
+]  # fmt: skip
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WHOLE = frozenset(
@@ -20,7 +23,7 @@ _WHOLE = frozenset(
     "end_of_turn endoftext end_of_text complete completed done finished tool_call tool_calls "
     "tool_use function_call".split()
 )
-_CUT = re.compile(r"length|max.*token|token.*(?:max|limit|budget)|truncat|context|incomplete")
+_TRUNCATED = re.compile(r"length|max.*token|token.*(?:max|limit|budget)|truncat|context|incomplete")
 _FILTERED = re.compile(
     r"filter|safety|recitation|block|prohibited|spii|guardrail|moderat|toxic|flagged|refus|policy"
     r"|sensitive"
@@ -33,7 +36,7 @@ def ending(finish: str | None) -> Ending:
     >>> [ending(reason) for reason in ("stop", "EOS_TOKEN", "FINISH_REASON_STOP", "endTurn")]
     ['whole', 'whole', 'whole', 'whole']
     >>> [ending(reason) for reason in ("length", "MAX_TOKENS", "SAFETY", "error", "", None)]
-    ['cut', 'cut', 'filtered', 'broken', 'unsaid', 'unsaid']
+    ['truncated', 'truncated', 'filtered', 'broken', 'unsaid', 'unsaid']
     """
     words = re.sub(r"[\W_]+", "_", _CAMEL.sub("_", finish or "").casefold()).strip("_")
     words = words.removeprefix("finish_reason_").removeprefix("finishreason_")
@@ -43,7 +46,7 @@ def ending(finish: str | None) -> Ending:
         return "whole"
     if _FILTERED.search(words):
         return "filtered"
-    return "cut" if _CUT.search(words) else "broken"
+    return "truncated" if _TRUNCATED.search(words) else "broken"
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,9 @@ class Call:
             is no schema.
         schema: JSON schema of the answer, for servers that can hold their output to one.
         count: number of list items asked for; 0 where the answer is no list.
-        attempt: of which paragraph this is about, from 1; 1 for lists.
-        number: which try at this question it is, from 1.
-        candidate: the paragraph to be scored; None unless `kind` is "judge".
+        candidate: of which paragraph of the image this is about, from 1; 1 for lists.
+        number: which request of this question it is, from 1.
+        paragraph: the paragraph to be scored; None unless `kind` is "judge".
         temperature: 0 for the most likely answer.
         top_p: probability mass of nucleus sampling.
         max_tokens: most tokens of the answer.
@@ -74,30 +77,13 @@ class Call:
     json_prompt: str | None = None
     schema: dict[str, Any] | None = None
     count: int = 0
-    attempt: int = 1
+    candidate: int = 1
     number: int = 1
-    candidate: str | None = None
+    paragraph: str | None = None
     temperature: float = 0.0
     top_p: float = 1.0
     max_tokens: int = 200
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An image as it is sent: encoded anew by the rule of `sending.prepare`.
-
-    Attributes:
-        data: JPEG bytes of an upright RGB image of one frame.
-        media_type: what the bytes are; always "image/jpeg".
-        width: in pixels.
-        height: in pixels.
-    """
-
-    data: bytes = field(repr=False)
-    width: int
-    height: int
-    media_type: str = "image/jpeg"
 
 
 @dataclass(frozen=True)
@@ -109,8 +95,7 @@ class Reply:
         finish: why it ended, as the server says: "stop", "length", "content_filter", ...; None
             if it does not say.
         refusal: the server's own field of that name, if it sent one.
-        prompt_tokens: tokens read, if the server counts them.
-        completion_tokens: tokens written, if the server counts them.
+        prompt_tokens, completion_tokens: tokens read and written, if the server counts them.
     """
 
     text: str | None
@@ -121,7 +106,7 @@ class Reply:
 
     @property
     def ending(self) -> Ending:
-        """What `finish` says of the text: whole, cut, filtered, broken off, or nothing."""
+        """What `finish` says of the text."""
         return ending(self.finish)
 
 
@@ -134,7 +119,7 @@ class Failure:
     | request | the server refuses this request for good |
     | unanswered | the server could not be reached, or was busy for too long |
     | empty | no content, no choices |
-    | cut | the reply ends in the middle, at the token limit |
+    | truncated | the reply ends in the middle, at the token limit |
     | unended | the server does not say that the reply is whole, but something else |
     | refusal | the model declines |
     | unreadable | no list, score or paragraph can be read from it with certainty |
@@ -144,34 +129,24 @@ class Failure:
     Attributes:
         kind: as in the table.
         detail: what it was in this case.
-        thinking: the reply was cut before its answer began: it takes more room.
+        thinking: the reply was truncated before its answer began: it needs a higher limit.
         said: how the reply begins, for a message to the user.
     """
 
-    kind: Literal[
-        "request",
-        "unanswered",
-        "empty",
-        "cut",
-        "unended",
-        "refusal",
-        "unreadable",
-        "too few",
-        "repeated",
-    ]
+    kind: FailureKind
     detail: str = ""
     thinking: bool = field(default=False, compare=False)
     said: str = field(default="", compare=False, repr=False)
 
     @property
-    def passing(self) -> bool:
+    def transient(self) -> bool:
         """Whether there was no reply at all, so that the next run may well have an answer."""
         return self.kind in ("request", "unanswered")
 
     @property
     def again(self) -> bool:
         """Whether the next run may ask the same question again: no reply, or none that ended."""
-        return self.passing or self.kind in ("cut", "unended", "refusal", "empty")
+        return self.transient or self.kind in ("truncated", "unended", "refusal", "empty")
 
     def __str__(self) -> str:
         """`unreadable (no numbered list)`."""
@@ -184,7 +159,7 @@ class RequestFailed(ParagrainError):
     Attributes:
         everywhere: every other call will fail for the same reason (a wrong key, an unknown
             model): the run has to stop.
-        unanswered: it failed in passing, for longer than is waited for.
+        unanswered: the failure was transient, but lasted longer than is waited for.
         spoken: the model or its server said why; else it was busy, or could not be reached.
     """
 
@@ -198,9 +173,7 @@ class RequestFailed(ParagrainError):
     ):
         """Keep the reason."""
         super().__init__(reason)
-        self.everywhere = everywhere
-        self.unanswered = unanswered
-        self.spoken = spoken
+        self.everywhere, self.unanswered, self.spoken = everywhere, unanswered, spoken
 
     @property
     def failure(self) -> Failure:

@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from paragrain.annotation.asking import Asker
-from paragrain.annotation.log import CallLog
-from paragrain.annotation.report import AnnotationReport, ImageLog
+from paragrain.annotation.report import AnnotationReport
 from paragrain.annotation.runner import Runner
 from paragrain.annotation.settings import AnnotationSettings
 from paragrain.collection import Collection
@@ -19,12 +17,11 @@ MOST_DEATHS = 20
 def annotate_on_ray(
     collection: Collection,
     settings: AnnotationSettings,
-    run: str,
     report: AnnotationReport,
     split: str | None,
     limit: int | None,
     workers: int | None,
-    advance: Callable[..., None],
+    advance: Callable[[int], None],
 ) -> None:
     """Annotate each Parquet file in whatever actor is free; see `annotate`.
 
@@ -48,14 +45,15 @@ def annotate_on_ray(
     local = "transformers" in (settings.generator.backend, getattr(settings.judge, "backend", ""))
     gpus = 1 if local and has.get("GPU") else 0
     places = int(has.get("GPU" if gpus else "CPU", 1))
-    parts = _parts(collection, split, limit)
-    count = min(len(parts), workers or max(1, places))
+    wanted = set(collection.ids(split)[:limit])
+    counts = {path.name: sum(i in wanted for i in own) for path, own in collection.files().items()}
+    waiting = [(name, limit and count) for name, count in reversed(counts.items()) if count]
     actor = ray.remote(
         num_cpus=1, num_gpus=gpus, max_restarts=MOST_DEATHS, max_task_retries=MOST_DEATHS
     )(_Annotator)
-    folder = str(collection.folder.resolve())
-    actors = [actor.remote(folder, settings.model_dump_json(), run, split) for _ in range(count)]
-    waiting = list(reversed(parts))
+    what = str(collection.folder.resolve()), settings.model_dump_json(), split
+    number = min(len(waiting), workers or max(1, places))
+    actors = [actor.remote(*what) for _ in range(number)]
     busy: dict[Any, Any] = {}
     try:
         while waiting or busy:
@@ -66,8 +64,7 @@ def annotate_on_ray(
             actors.append(busy.pop(done))
             part = ray.get(done)
             report.add(part)
-            tokens = report.prompt_tokens + report.completion_tokens
-            advance(part.images, f"{tokens:,} tokens, {len(report.problems):,} failed")
+            advance(part.images)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, ParagrainError):
             raise error.cause from None
@@ -82,50 +79,23 @@ def annotate_on_ray(
             ray.kill(one)
 
 
-def _parts(
-    collection: Collection, split: str | None, limit: int | None
-) -> list[tuple[str, int | None]]:
-    """The name of each Parquet file with records to annotate, and how many of them."""
-    wanted = set(collection.ids(split)[:limit])
-    parts = []
-    for path, ids in collection.files().items():
-        count = sum(id in wanted for id in ids)
-        if count:
-            parts.append((path.name, None if limit is None else count))
-    return parts
-
-
 class _Annotator:
     """What runs in each actor."""
 
-    def __init__(self, folder: str, settings: str, run: str, split: str | None) -> None:
+    def __init__(self, folder: str, settings: str, split: str | None) -> None:
         self.collection = Collection.open(folder)
         self.settings = AnnotationSettings.model_validate_json(settings)
-        self.run, self.split = run, split
-        place = self.collection.folder / "annotation"
-        self.log, self.images = CallLog(place / "calls"), ImageLog(place / "images", run)
+        self.split = split
         self.loop = asyncio.Runner()
-        self.asker: Asker | None = None
+        self.runner: Runner | None = None
 
     def annotate(self, name: str, limit: int | None) -> AnnotationReport:
-        """Annotate one Parquet file."""
+        """Annotate one Parquet file, with models that stay open."""
+        if self.runner is None:  # here, where an error is the task's and not the actor's
+            runner = Runner(self.collection, self.settings, split=self.split)
+            self.runner = self.loop.run(runner.__aenter__())
         report = AnnotationReport(self.collection.folder)
-        if self.asker is None:  # here, where an error is the task's and not the actor's
-            asker = Asker(self.settings, self.log, report)
-            self.asker = self.loop.run(asker.__aenter__())
-        self.asker.report = report
-        runner = Runner(
-            self.collection,
-            self.settings,
-            self.log,
-            report,
-            self.images,
-            self.run,
-            split=self.split,
-            limit=limit,
-            advance=lambda images: None,
-            trouble=lambda trouble: None,
-        )
+        self.runner.begin(report)
         path = self.collection.folder / "records" / name
-        self.loop.run(runner.run([path], self.asker))
+        self.loop.run(self.runner.run([path], limit))
         return report

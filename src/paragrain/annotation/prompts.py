@@ -226,7 +226,7 @@ def _fields(name: str, template: str) -> set[str]:
 
 
 def _one_line(caption: str | None) -> str | None:
-    """A caption in one line, cut at a word if it is very long; None if it is empty.
+    """A caption in one line, truncated at a word if it is very long; None if it is empty.
 
     What looks like a control token, such as `<image>`, is set apart: models count those.
     """

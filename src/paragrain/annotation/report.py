@@ -1,22 +1,29 @@
-"""What a run of annotation did, counted as it goes; and its log of images, killed at any moment."""
+"""What a run of annotation did, counted as it goes, and kept for the files that it is through with.
+
+Which Parquet files those are is noted beside them, so that going on takes no look at their records.
+"""
 
 import json
 import logging
-import os
-import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from paragrain.annotation.calls import Reply
-from paragrain.annotation.log import append_line
 from paragrain.annotation.loop import Outcome
-from paragrain.files import write_text
+from paragrain.annotation.pictures import RULE_VERSION
+from paragrain.collection.shards import footer_fingerprint
+from paragrain.files import read_json, write_json, write_text
 
 FIRST_IMAGES = 3
 """Images in a row of which a kind of text lacks something, before the user is told."""
 
+Problems = list[tuple[str, str]]
 _LOGGER = logging.getLogger("paragrain")
 
 
@@ -28,15 +35,14 @@ class AnnotationReport:
         folder: the collection.
         images: records that the run looked at.
         complete: of them, those that now have every text that was asked for.
-        fewer: (id, reason) of images that have all kinds of texts, but fewer captions or hard
-            negatives than asked for.
         untouched: of these, those whose texts all came with the data.
         skipped: (id, reason) of images that cannot be sent to a model.
         failed: (id, reason) of images that lack a text or a score.
+        fewer: (id, reason) of images that have all kinds of texts, but fewer captions or hard
+            negatives than asked for.
         calls: replies that models gave in this run.
         reused: replies that were in the log already.
-        prompt_tokens: tokens read by models in this run, as far as they count them.
-        completion_tokens: tokens written by them.
+        prompt_tokens, completion_tokens: read and written in this run, as far as models count them.
         changed: records whose texts changed in the collection.
         regenerated: images for which more than one paragraph was written.
         scores: how many kept paragraphs have each score.
@@ -48,9 +54,9 @@ class AnnotationReport:
     images: int = 0
     complete: int = 0
     untouched: int = 0
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    failed: list[tuple[str, str]] = field(default_factory=list)
-    fewer: list[tuple[str, str]] = field(default_factory=list)
+    skipped: Problems = field(default_factory=list)
+    failed: Problems = field(default_factory=list)
+    fewer: Problems = field(default_factory=list)
     calls: int = 0
     reused: int = 0
     prompt_tokens: int = 0
@@ -62,7 +68,7 @@ class AnnotationReport:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def problems(self) -> list[tuple[str, str]]:
+    def problems(self) -> Problems:
         """Everything that is not complete, with the reason."""
         return self.skipped + self.failed + self.fewer
 
@@ -80,20 +86,14 @@ class AnnotationReport:
         """Count an image that is through."""
         self.images += 1
         self.untouched += not outcome.asked
-        self.regenerated += outcome.attempts > 1
+        self.regenerated += outcome.candidates > 1
         if outcome.score is not None:
             self.scores[outcome.score] += 1
-        if outcome.failures:
-            self.failed.append((outcome.id, outcome.reason))
-        elif outcome.fewer:
-            self.fewer.append((outcome.id, outcome.reason))
+        if outcome.lacking:
+            lacking = self.failed if outcome.failures else self.fewer
+            lacking.append((outcome.id, outcome.reason))
         else:
             self.complete += 1
-
-    def count_skipped(self, identity: str, reason: str) -> None:
-        """Count an image that cannot be sent."""
-        self.images += 1
-        self.skipped.append((identity, reason))
 
     def add(self, other: "AnnotationReport") -> None:
         """Take in what another process did with other images."""
@@ -103,11 +103,11 @@ class AnnotationReport:
         self.notes += [note for note in other.notes if note not in self.notes]
 
 
-def write_failed(folder: Path, problems: list[tuple[str, str]]) -> None:
+def write_failed(folder: Path, problems: Problems) -> None:
     """Leave the list of what a run could not get in `failed.jsonl`; none if it got everything."""
     path = folder / "failed.jsonl"
-    lines = [json.dumps({"id": id, "reason": reason}) + "\n" for id, reason in problems]
-    if lines:
+    if problems:
+        lines = (json.dumps({"id": id, "reason": reason}) + "\n" for id, reason in problems)
         write_text(path, "".join(lines))
     else:
         path.unlink(missing_ok=True)
@@ -122,46 +122,45 @@ def read_failed(folder: Path) -> set[str]:
         return set()
 
 
-class ImageLog:
-    """One line for each image that is through: what failed, and the caption that guided it.
+class FinishedFiles:
+    """Which Parquet files a run has nothing more to ask about, as they are now."""
 
-    It is for `annotate status`, and for finding the replies about an image again.
-    """
+    def __init__(self, folder: Path, run: str, split: str | None) -> None:
+        """Of a collection's folder, by the name of the settings, for one split or all."""
+        self._folder, self._run, self._split = folder, run, split
 
-    def __init__(self, folder: Path, run: str) -> None:
-        """Begin a file for a run; `run` stands in each line."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._run = run
-        self._out = (folder / f"{run}-{os.getpid()}.jsonl").open("ab", buffering=0)
+    def add(self, file: Path, report: AnnotationReport) -> None:
+        """Note what became of a file's records, if it has a fingerprint: other tools' have none."""
+        if depends := self._depends(file):
+            write_json(self._note(file), {"depends": depends, "report": report.as_json()})
 
-    def outcome(
-        self, outcome: Outcome, content: str, caption: str | None, *, replayed: bool = False
-    ) -> None:
-        """Note what became of an image; `replayed` if the log knew it all."""
-        value: dict[str, Any] = {"id": outcome.id, "content": content}
-        if outcome.asked:
-            value["caption"] = caption
-        value["failures"] = {kind: str(failure) for kind, failure in outcome.failures.items()}
-        self._write({**value, "replayed": replayed})
+    def find(self, file: Path) -> AnnotationReport | None:
+        """What became of a file's records, if nothing has changed since."""
+        try:
+            value = read_json(self._note(file))
+            depends, told = value["depends"], value["report"]
+            if depends != self._depends(file):
+                return None
+            pairs = {n: list(map(tuple, told[n])) for n in ("skipped", "failed", "fewer")}
+            scores = Counter({int(score): count for score, count in told["scores"].items()})
+            return AnnotationReport(**{**told, "folder": self._folder, "scores": scores, **pairs})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
-    def skipped(self, identity: str, reason: str) -> None:
-        """Note an image that cannot be sent."""
-        self._write({"id": identity, "failures": {"image": reason}})
+    def _depends(self, file: Path) -> list[Any] | None:
+        """All that a file's outcome depends on; a new release may read replies otherwise."""
+        try:
+            fingerprint = footer_fingerprint(pq.read_metadata(file))
+        except (OSError, pa.ArrowException):
+            return None
+        release = f"{version('paragrain')} {RULE_VERSION}"
+        return [self._run, self._split, fingerprint, release] if fingerprint else None
 
-    def __enter__(self) -> "ImageLog":
-        """Itself."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close the file."""
-        self._out.close()
-
-    def _write(self, value: dict[str, Any]) -> None:
-        line = {"run": self._run, "time": round(time.time(), 3), **value}
-        append_line(self._out, line)
+    def _note(self, file: Path) -> Path:
+        return self._folder / "annotation" / "files" / f"{file.stem}.json"
 
 
-class Unread:
+class UnreadReplies:
     """Watches the first images of a run; a model that always writes in one way does so at once."""
 
     def __init__(self, report: AnnotationReport) -> None:
@@ -170,20 +169,18 @@ class Unread:
         self._lacking: Counter[str] = Counter()
         self._read: set[str] = set()
 
-    def outcome(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Take note of an image about which a model was asked."""
         self._read |= set(outcome.asked) - outcome.lacking.keys()
         if "paragraph" in outcome.asked and "judge" not in outcome.lacking:
             self._read.add("judge")
         for kind, failure in outcome.lacking.items():
-            if failure.passing or kind in self._read:
+            if failure.transient or kind in self._read:
                 continue
             self._lacking[kind] += 1
             if self._lacking[kind] == FIRST_IMAGES:
                 what = "score" if kind == "judge" else kind
+                said = f"; a reply reads {failure.said!r}" if failure.said else ""
                 note = f"no {what} of the first {FIRST_IMAGES} images could be read in full: "
-                note += (
-                    f"{failure}; a reply reads {failure.said!r}" if failure.said else str(failure)
-                )
-                self._report.notes.append(note)
-                _LOGGER.warning("paragrain: %s", note)
+                self._report.notes.append(f"{note}{failure}{said}")
+                _LOGGER.warning("paragrain: %s", self._report.notes[-1])

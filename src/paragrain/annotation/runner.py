@@ -1,22 +1,25 @@
-"""Running the loop over many images at once: a bounded number of calls under way, in any order."""
+"""Running the loop over many images at once: a bounded number of calls at a time, in any order."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from paragrain.annotation.asking import Asker
-from paragrain.annotation.contents import Contents
-from paragrain.annotation.finished import recall, remember
-from paragrain.annotation.log import CallLog
+from paragrain.annotation.client import Client
+from paragrain.annotation.log import CallLog, ImageLog
 from paragrain.annotation.loop import Outcome, annotate_image
-from paragrain.annotation.remembering import Guides, Replay, replay
-from paragrain.annotation.report import AnnotationReport, ImageLog, Unread, read_failed
-from paragrain.annotation.sending import prepare
-from paragrain.annotation.settings import AnnotationSettings
+from paragrain.annotation.pictures import Contents, prepare
+from paragrain.annotation.replay import Replay, replay
+from paragrain.annotation.report import (
+    AnnotationReport,
+    FinishedFiles,
+    UnreadReplies,
+    read_failed,
+)
+from paragrain.annotation.settings import AnnotationSettings, run_name
 from paragrain.collection import Collection, Record, update_records
 from paragrain.errors import ParagrainError
 from paragrain.images import BadImage
@@ -45,73 +48,81 @@ class _File:
 
 
 @dataclass
-class _Work:
-    """One image that needs calls."""
+class _Image:
+    """One image on its way; without a result it needs calls."""
 
     record: Record
-    data: bytes
-    content: str
-    known: Replay
     file: _File
-
-
-@dataclass
-class _Settled:
-    """One image that is through: what came of it."""
-
-    record: Record
-    result: Outcome | BadImage
+    result: Outcome | BadImage | None = None
     content: str = ""
-    caption: str | None = None
+    data: bytes = b""
+    replay: Replay | None = None
     replies: int = 0
-    replayed: bool = False
 
 
 class Runner:
-    """Annotates files of a collection, in one process and one event loop."""
+    """Annotates files of a collection in one event loop; an asynchronous context manager.
+
+    Attributes:
+        report: counts what happens.
+    """
 
     def __init__(
         self,
         collection: Collection,
         settings: AnnotationSettings,
-        log: CallLog,
-        report: AnnotationReport,
-        images: ImageLog,
-        run: str,
         *,
         split: str | None = None,
-        limit: int | None = None,
-        advance: Callable[[int], None],
-        trouble: Callable[[str], None],
+        advance: Callable[[int], None] = lambda images: None,
+        trouble: Callable[[str], None] = lambda trouble: None,
     ) -> None:
-        """Prepare; nothing is read yet.
+        """Open the logs; models are opened when the context is entered.
 
         Args:
             collection: what to annotate.
             settings: how.
-            log: where replies are kept, and found again.
-            report: counts what happens.
-            images: told of each image that is through, for others to read.
-            run: name of these settings.
             split: annotate this split only.
-            limit: stop after so many records.
             advance: called with the number of images that have come through.
             trouble: called twice a second with the reason why calls are waiting; empty if none is.
         """
-        self.collection, self.settings, self.log = collection, settings, log
-        self.report, self.images, self.advance, self.trouble = report, images, advance, trouble
-        self.name, self.split, self.limit = run, split, limit
+        folder = collection.folder / "annotation"
+        self.collection, self.settings, self.split = collection, settings, split
+        self.advance, self.trouble = advance, trouble
+        self._run = run_name(settings)
         self._ids = collection.files()
         self._contents = Contents(collection)
-        self._run = f"{run} {self._contents.linked}"  # with the files beside it as they are
-        self._guides = Guides(collection.folder / "annotation" / "images")
-        self._unread = Unread(report)
+        inputs = f"{self._run} {self._contents.linked}"  # the files beside it as they are
+        self._finished = FinishedFiles(collection.folder, inputs, split)
+        self._log, self._images = CallLog(folder / "calls"), ImageLog(folder / "images")
+        self._client = Client(settings, self._log, AnnotationReport(collection.folder))
+        self._failed_before = read_failed(folder)
         self._unanswered_in_a_row = 0
-        self._failed_before = read_failed(collection.folder / "annotation")
+        self._limit: int | None = None
         self._pool = ThreadPoolExecutor(max(2, cores()))
+        self._open = AsyncExitStack()
+        self.begin(self._client.report)
 
-    async def run(self, files: Iterable[Path], asker: Asker) -> None:
-        """Annotate all records of some Parquet files, and write the texts into them.
+    def begin(self, report: AnnotationReport) -> None:
+        """Count into this report from now on."""
+        self.report = self._client.report = report
+        self._unread = UnreadReplies(report)
+
+    async def __aenter__(self) -> Self:
+        """Open the models."""
+        async with AsyncExitStack() as opened:
+            for log in (self._log, self._images):
+                opened.enter_context(log)
+            opened.callback(self._pool.shutdown)
+            await opened.enter_async_context(self._client)
+            self._open = opened.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Close models and logs."""
+        await self._open.aclose()
+
+    async def run(self, files: Iterable[Path], limit: int | None = None) -> None:
+        """Annotate all records of some Parquet files, at most `limit`, and write their texts.
 
         A file is written as soon as all its records are through; when the run is stopped, by an
         error or by hand, what is there is written too.
@@ -119,14 +130,15 @@ class Runner:
         Raises:
             ParagrainError: nothing more can be had from a model; what was had is written.
         """
-        queue: asyncio.Queue[_Work | None] = asyncio.Queue(maxsize=2 * _CHUNK)
+        self._limit = limit
+        queue: asyncio.Queue[_Image | None] = asyncio.Queue(maxsize=2 * _CHUNK)
         open_files: list[_File] = []
         # A few more images than calls, so that a free place finds one that is decoded.
-        count = asker.in_flight + 2 * cores()
+        count = self._client.max_concurrency + 2 * cores()
         try:
             async with asyncio.TaskGroup() as group:
-                ticking = group.create_task(self._tick(asker))
-                works = [group.create_task(self._work(queue, asker)) for _ in range(count)]
+                ticking = group.create_task(self._tick())
+                works = [group.create_task(self._work(queue)) for _ in range(count)]
                 works.append(group.create_task(self._feed(files, queue, open_files, count)))
                 await asyncio.wait(works)
                 ticking.cancel()
@@ -136,32 +148,31 @@ class Runner:
             for file in open_files:
                 with suppress(OSError):  # the first error is the one to be told
                     await self._publish(file)
-            self._pool.shutdown()
-            asker.collect_notes()
+            self._client.collect_notes()
 
-    async def _tick(self, asker: Asker) -> None:
+    async def _tick(self) -> None:
         """Have the disk hold each reply within a second, and say what is being waited for."""
         while True:
             await asyncio.sleep(0.5)
-            await asyncio.to_thread(self.log.sync)
-            self.trouble(asker.trouble)
+            await asyncio.to_thread(self._log.sync)
+            self.trouble(self._client.trouble)
 
     # --- images in -----------------------------------------------------------------------------
 
     async def _feed(
         self,
         files: Iterable[Path],
-        queue: "asyncio.Queue[_Work | None]",
+        queue: "asyncio.Queue[_Image | None]",
         open_files: list[_File],
         workers: int,
     ) -> None:
         """Put all images that need calls into the queue; settle those that need none."""
         for path in files:
-            if self.limit == 0:
+            if self._limit == 0:
                 break
-            known = recall(self.collection.folder, path, self._run, self.split)
-            if known is not None and (self.limit is None or self.limit >= known.images):
-                self.limit = None if self.limit is None else self.limit - known.images
+            known = self._finished.find(path)
+            if known is not None and (self._limit is None or self._limit >= known.images):
+                self._limit = None if self._limit is None else self._limit - known.images
                 self.report.add(known)
                 self.advance(known.images)
                 continue
@@ -178,18 +189,18 @@ class Runner:
         for _ in range(workers):
             await queue.put(None)
 
-    async def _feed_file(self, file: _File, queue: "asyncio.Queue[_Work | None]") -> None:
+    async def _feed_file(self, file: _File, queue: "asyncio.Queue[_Image | None]") -> None:
         ids = self._ids[file.path]
         for first in range(0, len(ids), _ROWS):
             records = await self._in_thread(self._look, ids[first : first + _ROWS], file)
             for start in range(0, len(records), _CHUNK):
                 chunk = records[start : start + _CHUNK]
-                for work in await self._in_thread(self._read, chunk, file):
-                    if isinstance(work, _Work):
+                for image in await self._in_thread(self._read, chunk, file):
+                    if image.result is None:
                         file.waiting += 1
-                        await queue.put(work)
+                        await queue.put(image)
                     else:
-                        self._settle(file, work)
+                        self._settle(image)
             if len(file.changes) >= _MOST_CHANGES:
                 await self._publish(file)
 
@@ -197,76 +208,68 @@ class Runner:
         """Some records that are to be annotated, without their images."""
         found = self.collection.get(ids, images=False).values()
         records = [record for record in found if self.split in (None, record.split)]
-        if self.limit is not None:
-            file.whole &= len(records) <= self.limit
-            records = records[: self.limit]
-            self.limit -= len(records)
+        if self._limit is not None:
+            file.whole &= len(records) <= self._limit
+            records = records[: self._limit]
+            self._limit -= len(records)
         return records
 
-    def _read(self, records: list[Record], file: _File) -> list[_Work | _Settled]:
-        """What is to be done about some records: work, or what came of them already."""
-        known: dict[str, Replay] = {}
-        works: list[_Work | _Settled] = []
-        sound: list[Record] = []
-        for record in records:
+    def _read(self, records: list[Record], file: _File) -> list[_Image]:
+        """Some records with what came of them already, or else with their images."""
+        images = [_Image(record, file) for record in records]
+        for image in images:
             try:
-                content = self._contents.of(record)
+                content = self._contents.of(image.record)
             except BadImage as error:
-                works.append(_Settled(record, error))
-                continue
-            sound.append(record)
-            if content is not None:
-                known[record.id] = self._replay(record, content)
-        open_ids = [r.id for r in sound if r.id not in known or known[r.id].outcome is None]
-        loaded = self.collection.get(open_ids)
-        for record in sound:
-            data, content = b"", record.content or ""  # known to be a hash, or read now
-            if record.id in loaded:
+                image.result = error
+            else:
+                if content is not None:
+                    self._replay(image, content)
+        loaded = self.collection.get([i.record.id for i in images if i.result is None])
+        for image in images:
+            if image.record.id in loaded:
                 try:
-                    data, content = self._contents.read(loaded[record.id])
+                    image.data, content = self._contents.read(loaded[image.record.id])
                 except BadImage as error:
-                    works.append(_Settled(record, error))
-                    continue
-            memory = known.get(record.id) or self._replay(record, content)
-            if memory.outcome is None:
-                works.append(_Work(record, data, content, memory, file))
-                continue
-            self.report.reused += memory.found
-            works.append(
-                _Settled(record, memory.outcome, content, memory.caption, memory.found, True)
-            )
-        return works
+                    image.result = error
+                else:
+                    if image.replay is None:
+                        self._replay(image, content)
+        return images
 
-    def _replay(self, record: Record, content: str) -> Replay:
-        return replay(record, content, self.settings, self.log, self._guides)
+    def _replay(self, image: _Image, content: str) -> None:
+        """Take what the log knows of an image."""
+        known = replay(image.record, content, self.settings, self._log, self._images)
+        image.content, image.replay = content, known
+        if known.outcome is not None:
+            image.result, image.replies = known.outcome, known.found
+            self.report.reused += known.found
 
     # --- images through ------------------------------------------------------------------------
 
-    async def _work(self, queue: "asyncio.Queue[_Work | None]", asker: Asker) -> None:
+    async def _work(self, queue: "asyncio.Queue[_Image | None]") -> None:
         """Annotate one image after another."""
-        while (work := await queue.get()) is not None:
-            result: Outcome | BadImage
-            replies, caption = 0, work.known.caption
+        while (image := await queue.get()) is not None:
+            assert image.replay is not None
             try:
-                picture = await self._in_thread(prepare, work.data, self.settings.image)
+                picture = await self._in_thread(prepare, image.data, self.settings.image)
             except BadImage as error:
-                result = error
+                image.result = error
             else:
-                work.data = b""  # the picture is all that is needed from here on
-                loop = annotate_image(work.record, work.content, self.settings, caption)
-                outcome, replies = await asker.drive(
-                    loop, work.content, picture, fresh=work.known.fresh
+                image.data = b""  # the picture is all that is needed from here on
+                caption, fresh = image.replay.caption, image.replay.fresh
+                loop = annotate_image(image.record, image.content, self.settings, caption)
+                outcome, image.replies = await self._client.drive(
+                    loop, image.content, picture, fresh=fresh
                 )
-                self._watch(outcome)
-                self._unread.outcome(outcome)
-                result = outcome
-            work.file.waiting -= 1
-            settled = _Settled(work.record, result, work.content, caption, replies)
-            self._settle(work.file, settled)
-            await self._close_if_through(work.file)
+                self._stop_if_unanswered(outcome)
+                self._unread.add(outcome)
+                image.result = outcome
+            image.file.waiting -= 1
+            self._settle(image)
+            await self._close_if_through(image.file)
 
-    def _watch(self, outcome: Outcome) -> None:
-        """Stop the run if the server does not answer any more."""
+    def _stop_if_unanswered(self, outcome: Outcome) -> None:
         failed = [f for f in outcome.lacking.values() if f.kind == "unanswered"]
         if failed and outcome.id in self._failed_before:
             return  # a sick image that takes no others with it
@@ -280,19 +283,24 @@ class Runner:
 
     # --- texts out -----------------------------------------------------------------------------
 
-    def _settle(self, file: _File, settled: _Settled) -> None:
+    def _settle(self, image: _Image) -> None:
         """Count what came of one image, and keep its texts until its file is written."""
-        result, identity = settled.result, settled.record.id
-        file.report.reused += settled.replies
-        for report in (self.report, file.report):
-            if isinstance(result, BadImage):
-                report.count_skipped(identity, result.reason)
-            else:
-                report.count_outcome(result)
+        file, result, identity = image.file, image.result, image.record.id
+        file.report.reused += image.replies
         if isinstance(result, BadImage):
-            self.images.skipped(identity, result.reason)
+            for report in (self.report, file.report):
+                report.images += 1
+                report.skipped.append((identity, result.reason))
+            self._images.append_skipped(self._run, identity, result.reason)
         else:
-            self.images.outcome(result, settled.content, settled.caption, replayed=settled.replayed)
+            assert result is not None
+            assert image.replay is not None
+            for report in (self.report, file.report):
+                report.count_outcome(result)
+            replayed = image.replay.outcome is not None
+            self._images.append(
+                self._run, result, image.content, image.replay.caption, replayed=replayed
+            )
             file.whole &= not any(failure.again for failure in result.lacking.values())
             if result.changes:
                 file.changes[identity] = result.changes
@@ -302,7 +310,7 @@ class Runner:
         if file.fed and not file.waiting:
             await self._publish(file)
             if file.whole:
-                remember(self.collection.folder, file.path, self._run, self.split, file.report)
+                self._finished.add(file.path, file.report)
 
     async def _publish(self, file: _File) -> None:
         """Write the texts that are there into the collection."""

@@ -1,4 +1,4 @@
-"""Annotate a collection; ask how far that is; find out beforehand what it will take."""
+"""Annotate a collection, in this process or over a cluster; what is noted of the run for later."""
 
 import asyncio
 import logging
@@ -10,13 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from paragrain.annotation.asking import Asker
-from paragrain.annotation.log import CallLog
 from paragrain.annotation.loop import provenance
-from paragrain.annotation.report import AnnotationReport, ImageLog, write_failed
+from paragrain.annotation.report import AnnotationReport, write_failed
 from paragrain.annotation.runner import Runner
-from paragrain.annotation.settings import AnnotationSettings, run_name, without_secrets
-from paragrain.annotation.state import Status, gather
+from paragrain.annotation.settings import AnnotationSettings, run_name
 from paragrain.collection import Collection
 from paragrain.collection.locking import writing_alone
 from paragrain.errors import ParagrainError, UsageError
@@ -66,21 +63,21 @@ def annotate(
     _check_for_graphs(collection, settings, split)
     started = time.monotonic()
     with locked(folder), writing_alone(collection.folder):
-        description = _Description(collection, settings, split, limit)
+        describe = _describe(collection, settings, split, limit)
         try:
             with progress_bar("annotating", total, unit="images", show=progress) as bar:
 
-                def advance(images: int = 0, note: str = "") -> None:
-                    description.write(images)
-                    bar(images, note)
+                def advance(images: int = 0, trouble: str = "") -> None:
+                    describe(images)
+                    tokens = report.prompt_tokens + report.completion_tokens
+                    note = f"{report.calls:,} replies, {tokens:,} tokens, "
+                    note += f"{len(report.problems):,} failed"
+                    bar(images, f"{note}; waiting: {trouble}" if trouble else note)
 
                 if runner == "ray":
                     from paragrain.annotation.cluster import annotate_on_ray
 
-                    run = run_name(settings)
-                    annotate_on_ray(
-                        collection, settings, run, report, split, limit, workers, advance
-                    )
+                    annotate_on_ray(collection, settings, report, split, limit, workers, advance)
                 else:
                     run_coroutine(_annotate(collection, settings, report, split, limit, advance))
         except OSError as error:
@@ -102,61 +99,32 @@ def annotate(
     return report
 
 
-class _Description:
-    """What `run.json` says of a run, for `status`; it waits for the first image that is through,
-    so that a run that cannot even begin does not hide the one before.
-    """
-
-    def __init__(
-        self,
-        collection: Collection,
-        settings: AnnotationSettings,
-        split: str | None,
-        limit: int | None,
-    ) -> None:
-        folder = collection.folder / "annotation"
-        self._place = folder / "run.json"
-        self._value = {
-            "run": run_name(settings),
-            "split": split,
-            "limit": limit,
-            "model": settings.generator.name,
-            "settings": _public(settings),
-        }
-        self._written = False
-        before = _read_description(folder)
-        if before is None:
-            self.write(1)
-        elif before["model"] != settings.generator.name:
-            self._warn(collection, split, settings.generator.name)
-
-    @staticmethod
-    def _warn(collection: Collection, split: str | None, model: str) -> None:
-        """Say whose texts make way, if any are there: a run before may have had no answer."""
-        for record in collection.records(split, fields=("annotation",)):
-            writers = (note.get("model") for note in provenance(record).values())
-            if other := next((name for name in writers if name not in (None, model)), None):
-                _LOGGER.warning(
-                    "paragrain: texts that %s wrote make way for those of %s as these come",
-                    other,
-                    model,
-                )
-                return
-
-    def write(self, images: int) -> None:
-        """Write it once there are images that are through."""
-        if images and not self._written:
-            self._written = True
-            write_json(self._place, self._value)
+async def _annotate(
+    collection: Collection,
+    settings: AnnotationSettings,
+    report: AnnotationReport,
+    split: str | None,
+    limit: int | None,
+    advance: Callable[..., None],
+) -> None:
+    """Annotate all files in this process."""
+    trouble = partial(_tell_trouble, partial(advance, 0), {})
+    runner = Runner(collection, settings, split=split, advance=advance, trouble=trouble)
+    runner.begin(report)
+    async with runner:
+        await runner.run(collection.files(), limit)
 
 
-def _read_description(folder: Path) -> dict[str, Any] | None:
-    try:
-        value = read_json(folder / "run.json")
-    except (OSError, ValueError):
-        return None
-    needed = {"run", "model", "split", "limit", "settings"}
-    return value if isinstance(value, dict) and needed <= value.keys() else None
+def _tell_trouble(tell: Callable[[str], None], state: dict[str, float], trouble: str) -> None:
+    """Tell the user what calls wait for, once it has lasted for some seconds."""
+    now = time.monotonic()
+    if not trouble:
+        state.pop("since", None)
+    lasting = bool(trouble) and now - state.setdefault("since", now) >= TROUBLE_SECONDS
+    tell(trouble if lasting else "")
+    if lasting and "warned" not in state:  # a bar that nobody sees is no message
+        state["warned"] = now
+        _LOGGER.warning("paragrain: waiting for the server: %s", trouble)
 
 
 def _check_for_graphs(
@@ -172,84 +140,51 @@ def _check_for_graphs(
             )
 
 
-async def _annotate(
-    collection: Collection,
-    settings: AnnotationSettings,
-    report: AnnotationReport,
-    split: str | None,
-    limit: int | None,
-    advance: Callable[..., None],
-) -> None:
-    """Annotate all files in this process."""
-    folder = collection.folder / "annotation"
-    run = run_name(settings)
+def _describe(
+    collection: Collection, settings: AnnotationSettings, split: str | None, limit: int | None
+) -> Callable[[int], None]:
+    """What writes `run.json` for `status`, given the number of images that are through.
 
-    def tell(images: int, trouble: str = "") -> None:
-        tokens = report.prompt_tokens + report.completion_tokens
-        note = f"{report.calls:,} replies, {tokens:,} tokens, {len(report.problems):,} failed"
-        advance(images, f"{note}; waiting: {trouble}" if trouble else note)
-
-    with CallLog(folder / "calls") as log, ImageLog(folder / "images", run) as images:
-        async with Asker(settings, log, report) as asker:
-            runner = Runner(
-                collection,
-                settings,
-                log,
-                report,
-                images,
-                run,
-                split=split,
-                limit=limit,
-                advance=tell,
-                trouble=Troubles(partial(tell, 0)),
-            )
-            await runner.run(collection.files(), asker)
-
-
-class Troubles:
-    """Tells the user what calls wait for, once it has lasted for some seconds."""
-
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        """Hand what is waited for to `show`, and the first of it to the log of warnings, too."""
-        self._show = progress
-        self._since: float | None = None
-        self._warned = False
-
-    def __call__(self, trouble: str) -> None:
-        """Take note of what calls wait for now; empty if for nothing but their answers."""
-        now = time.monotonic()
-        self._since = (self._since or now) if trouble else None
-        lasting = self._since is not None and now - self._since >= TROUBLE_SECONDS
-        self._show(trouble if lasting else "")
-        if lasting and not self._warned:  # a bar that nobody sees is no message
-            self._warned = True
-            _LOGGER.warning("paragrain: waiting for the server: %s", trouble)
-
-
-def status(collection: Collection) -> Status:
-    """How far the latest run on a collection is, be it under way, killed or done.
-
-    What counts is what the collection holds now.
-
-    Raises:
-        UsageError: the collection was never annotated.
+    It waits for the first one, so that a run that cannot even begin does not hide the one before.
     """
-    folder = collection.folder / "annotation"
-    described = _read_description(folder)
-    if described is None:
-        raise UsageError(
-            f"{collection.folder} was never annotated: start with `paragrain annotate`"
-        )
-    return gather(collection, described, _is_locked(folder))
+    folder, model = collection.folder / "annotation", settings.generator.name
+    value = {
+        "run": run_name(settings),
+        "split": split,
+        "limit": limit,
+        "model": model,
+        "settings": settings.public(),
+    }
+    waiting = [value]
+
+    def write(images: int) -> None:
+        if images and waiting:
+            write_json(folder / "run.json", waiting.pop())
+
+    before = read_description(folder)
+    if before is None:
+        write(1)
+    elif before["model"] != model:
+        # A run before may have had no answer: whose texts are there, if any?
+        notes = (provenance(r) for r in collection.records(split, fields=("annotation",)))
+        writers = (note.get("model") for own in notes for note in own.values())
+        if other := next((name for name in writers if name not in (None, model)), None):
+            _LOGGER.warning(
+                "paragrain: texts that %s wrote make way for those of %s as these come",
+                other,
+                model,
+            )
+    return write
 
 
-def _public(settings: AnnotationSettings) -> dict[str, Any]:
-    """The settings without what may be secret in an address."""
-    value = settings.model_dump(mode="json")
-    for name in ("generator", "judge"):
-        if value[name] and value[name]["endpoint"]:
-            value[name]["endpoint"] = without_secrets(value[name]["endpoint"])
-    return value
+def read_description(folder: Path) -> dict[str, Any] | None:
+    """What `run.json` says of the latest run; None if there was none."""
+    try:
+        value = read_json(folder / "run.json")
+    except (OSError, ValueError):
+        return None
+    needed = {"run", "model", "split", "limit", "settings"}
+    return value if isinstance(value, dict) and needed <= value.keys() else None
 
 
 @contextmanager
@@ -264,7 +199,8 @@ def locked(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _is_locked(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
+    """Whether a process works on the folder now."""
     try:
         with hold(folder / ".lock"):
             return False

@@ -1,4 +1,4 @@
-"""Every setting of an annotation run, checked."""
+"""Every setting of an annotation run, checked; from plain values as a YAML file has them."""
 
 import json
 from functools import lru_cache
@@ -15,26 +15,16 @@ from paragrain.errors import UsageError
 T = TypeVar("T", bound=BaseModel)
 _PIECE = 65536  # bytes
 Share = Annotated[float, Field(ge=0, le=1)]
+Tokens = Annotated[int, Field(ge=1)]
 
 
-class _Settings(BaseModel):
+class Settings(BaseModel):
+    """Settings that do not change, and have no unknown names."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-OPERATION = {
-    "endpoint",
-    "key_env",
-    "in_flight",
-    "timeout",
-    "patience",
-    "structured",
-    "batch_size",
-    "device",
-}
-"""Settings of a backend that decide how it is asked, and not what it says."""
-
-
-class SceneErrors(_Settings):
+class SceneErrors(Settings):
     """How often the backend `scenes` errs, and how; all zero is a perfect annotator.
 
     Attributes:
@@ -48,7 +38,7 @@ class SceneErrors(_Settings):
         repeat: share of lists in which one item comes twice.
         refusal: share of replies that decline.
         unclear: share of judge's replies without a number.
-        cut: share of replies that end in mid-word at the token limit.
+        truncated: share of replies that end in mid-word at the token limit.
     """
 
     false_caption: Share = 0.0
@@ -61,22 +51,22 @@ class SceneErrors(_Settings):
     repeat: Share = 0.0
     refusal: Share = 0.0
     unclear: Share = 0.0
-    cut: Share = 0.0
+    truncated: Share = 0.0
 
 
-class BackendSettings(_Settings):
+class BackendSettings(Settings):
     """Where a model is and how it is asked.
 
     Attributes:
         backend: "openai" for any server that speaks its protocol, "transformers" for a model in
             this process, "scenes" for answers from a drawn scene's graph.
         model: name on the server, folder or Hub name, or "scenes".
-        endpoint: the server's address, such as http://localhost:8000/v1; None for the hosted
+        endpoint: the server's URL, such as http://localhost:8000/v1; None for the hosted
             default of the client.
-        key_env: name of the environment's variable that holds the key.
-        in_flight: most requests under way at once.
+        key_env: name of the environment variable that holds the key.
+        max_concurrency: most requests at once.
         timeout: seconds that one request may take.
-        patience: seconds for which a request that fails in passing is tried again.
+        retry_timeout: seconds for which a request with a transient failure is sent again.
         structured: whether answers are held to a JSON schema: "auto" tries, and falls back.
         batch_size: images a batch, for "transformers".
         device: for "transformers"; by default a CUDA card if there is one.
@@ -87,9 +77,9 @@ class BackendSettings(_Settings):
     model: str
     endpoint: str | None = None
     key_env: Annotated[str, Field(pattern=r"^\w+$")] = "OPENAI_API_KEY"
-    in_flight: Annotated[int, Field(ge=1, le=10_000)] = 32
+    max_concurrency: Annotated[int, Field(ge=1, le=10_000)] = 32
     timeout: Annotated[float, Field(gt=0)] = 180.0
-    patience: Annotated[float, Field(ge=0)] = 900.0
+    retry_timeout: Annotated[float, Field(ge=0)] = 900.0
     structured: Literal["auto", "on", "off"] = "auto"
     batch_size: Annotated[int, Field(ge=1)] = 8
     device: str | None = None
@@ -97,7 +87,10 @@ class BackendSettings(_Settings):
 
     @property
     def name(self) -> str:
-        """The model's name as it stands in annotations: no path, and all that makes it another.
+        """What tells the model from others, in annotations and in the log.
+
+        A folder is named by its last part and a digest of its weights: moving it changes nothing,
+        training on makes it another.
 
         >>> rates = SceneErrors(lenient=0.2)
         >>> BackendSettings(backend="scenes", model="scenes", errors=rates).name
@@ -113,10 +106,14 @@ class BackendSettings(_Settings):
 
     @field_validator("endpoint")
     @classmethod
-    def _is_address(cls, endpoint: str | None) -> str | None:
-        if endpoint is not None and not is_address(endpoint):
-            raise ValueError("it is no address such as http://localhost:8000/v1")
+    def _is_url(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None and not is_url(endpoint):
+            raise ValueError("it is no URL such as http://localhost:8000/v1")
         return endpoint
+
+
+SAYS = {"backend", "model", "errors"}
+"""Settings of a backend that decide what it says; the others decide how it is asked."""
 
 
 @lru_cache(maxsize=16)
@@ -132,7 +129,7 @@ def _weights_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-class ImageRule(_Settings):
+class ImageRule(Settings):
     """Which images are sent, and how: upright, first frame, scaled down, encoded anew as JPEG.
 
     Attributes:
@@ -150,7 +147,7 @@ class ImageRule(_Settings):
     quality: Annotated[int, Field(ge=1, le=95)] = 90
 
 
-class AnnotationSettings(_Settings):
+class AnnotationSettings(Settings):
     """What is written for each image, by whom, and when it is good enough.
 
     Attributes:
@@ -158,19 +155,15 @@ class AnnotationSettings(_Settings):
         judge: scores paragraphs; None for no scores. Equal to `generator` where one model does
             both.
         texts: the kinds to write.
-        captions: number of captions an image.
-        negatives: number of hard negatives an image.
+        captions, negatives: number of captions and of hard negatives an image.
         temperature: of the generator; the judge is always greedy.
         top_p: nucleus of the generator.
-        captions_tokens: most tokens of a reply with captions.
-        negatives_tokens: most tokens of a reply with hard negatives.
-        paragraph_tokens: most tokens of a paragraph.
-        judge_tokens: most tokens of a judge's reply.
-        most_tokens: up to so many are given to a reply that was cut; models that think before they
-            answer take hundreds.
+        captions_tokens, negatives_tokens, paragraph_tokens, judge_tokens: most tokens of a reply.
+        most_tokens: a reply that was truncated is given up to so many; models that think before
+            they answer take hundreds.
         min_score: a paragraph that scores this or less is written again.
-        attempts: most paragraphs written for an image; the best is kept.
-        tries: most times that one question is asked until its reply can be read.
+        num_candidates: most paragraphs written for an image; the best is kept.
+        max_retries: most times that one question is asked again until its reply can be read.
         seed: of all sampling.
         replace: whether to write texts anew that came with the collection.
         image: how images are sent.
@@ -188,14 +181,14 @@ class AnnotationSettings(_Settings):
     negatives: Annotated[int, Field(ge=1, le=20)] = 5
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
-    captions_tokens: Annotated[int, Field(ge=1)] = 160
-    negatives_tokens: Annotated[int, Field(ge=1)] = 200
-    paragraph_tokens: Annotated[int, Field(ge=1)] = 200
-    judge_tokens: Annotated[int, Field(ge=1)] = 16
-    most_tokens: Annotated[int, Field(ge=1)] = 8192
+    captions_tokens: Tokens = 160
+    negatives_tokens: Tokens = 200
+    paragraph_tokens: Tokens = 200
+    judge_tokens: Tokens = 16
+    most_tokens: Tokens = 8192
     min_score: Annotated[int, Field(ge=-1, le=10)] = 5
-    attempts: Annotated[int, Field(ge=1)] = 3
-    tries: Annotated[int, Field(ge=1)] = 3
+    num_candidates: Annotated[int, Field(ge=1)] = 3
+    max_retries: Annotated[int, Field(ge=0)] = 2
     seed: int = 0
     replace: bool = False
     image: ImageRule = ImageRule()
@@ -207,33 +200,28 @@ class AnnotationSettings(_Settings):
             raise ValueError("texts names each kind once, and at least one")
         return self
 
+    def public(self) -> dict[str, Any]:
+        """As plain values, without what may be secret in a URL."""
+        value = self.model_dump(mode="json")
+        for name in ("generator", "judge"):
+            if value[name] and value[name]["endpoint"]:
+                value[name]["endpoint"] = without_secrets(value[name]["endpoint"])
+        return value
 
-def make_settings(**values: Any) -> AnnotationSettings:
-    """Settings from plain values, as a command line or a file has them.
+
+def checked(kind: type[T], **values: Any) -> T:
+    """Settings of a kind from plain values, as a command line or a file has them.
 
     Raises:
         UsageError: an unknown name, or a value out of range.
 
-    >>> make_settings(generator={"model": "any"}, attempts=2).attempts
+    >>> checked(AnnotationSettings, generator={"model": "any"}, num_candidates=2).num_candidates
     2
-    >>> make_settings(generator={"model": "any"}, attempts=0)
+    >>> checked(AnnotationSettings, generator={"model": "any"}, num_candidates=0)
     Traceback (most recent call last):
         ...
-    paragrain.errors.UsageError: attempts is 0: input should be greater than or equal to 1
+    paragrain.errors.UsageError: num_candidates is 0: input should be greater than or equal to 1
     """
-    return _checked(AnnotationSettings, values)
-
-
-def make_backend_settings(**values: Any) -> BackendSettings:
-    """Settings of one backend from plain values.
-
-    Raises:
-        UsageError: an unknown name, or a value out of range.
-    """
-    return _checked(BackendSettings, values)
-
-
-def _checked(kind: type[T], values: dict[str, Any]) -> T:
     try:
         return kind(**values)
     except ValidationError as error:
@@ -241,7 +229,7 @@ def _checked(kind: type[T], values: dict[str, Any]) -> T:
         message = what["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
         names = [part for part in what["loc"] if isinstance(part, str)]
-        where = ".".join(name for name in names if name not in ("generator", "judge"))
+        where = ".".join(name for name in names if name not in ("generator", "judge", "image"))
         if "endpoint" in what["loc"]:  # where keys may stand
             raise UsageError(f"{where} cannot be used: {message}") from None
         raise UsageError(f"{where} is {what['input']!r}: {message}" if where else message) from None
@@ -249,24 +237,25 @@ def _checked(kind: type[T], values: dict[str, Any]) -> T:
 
 def run_name(settings: AnnotationSettings) -> str:
     """16 hexadecimal digits of all settings that decide what is written."""
-    value = settings.model_dump(mode="json", exclude={"generator": OPERATION, "judge": OPERATION})
+    asked = set(BackendSettings.model_fields) - SAYS
+    value = settings.model_dump(mode="json", exclude={"generator": asked, "judge": asked})
     return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def without_secrets(address: str) -> str:
-    """An address without user, password and query, where keys stand.
+def without_secrets(url: str) -> str:
+    """A URL without user, password and query, where keys stand.
 
     >>> without_secrets("https://me:secret@example.com:8000/v1?key=abc")
     'https://example.com:8000/v1'
     """
-    parts = urlsplit(address)
+    parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def is_address(endpoint: str) -> bool:
-    """Whether an endpoint is the address of a server.
+def is_url(endpoint: str) -> bool:
+    """Whether an endpoint is the URL of a server.
 
-    >>> is_address("http://localhost:8000/v1"), is_address("localhost:8000"), is_address("http://[")
+    >>> is_url("http://localhost:8000/v1"), is_url("localhost:8000"), is_url("http://[")
     (True, False, False)
     """
     try:

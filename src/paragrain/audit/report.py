@@ -3,15 +3,16 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragrain import pages
 from paragrain.collection import Collection
 from paragrain.files import replacing, write_json, write_text
 from paragrain.images import BadImage, decode
+from paragrain.pages import Block, Gallery, Heading, Picture, Text, page
+from paragrain.tables import Table
 
 REASONS = {
     "id": "the same id",
@@ -149,7 +150,7 @@ class AuditReport:
     def page(self, shown: int = SHOWN) -> str:
         """An HTML page: the counts, and pictures of up to `shown` pairs, of every reason some."""
         rows = [
-            [REASONS[reason], count["pairs"], count["listed"], count["records"]]
+            (REASONS[reason], count["pairs"], count["listed"], count["records"])
             for reason, count in self.counts().items()
         ]
         head = ["what", "pairs", "listed", "records of EVAL"]
@@ -162,33 +163,32 @@ class AuditReport:
             self.not_found,
         ]
         broken = [f"{where}, {id}: {reason}" for where, id, reason in self.failed[:SHOWN]]
-        return pages.page(
+        return page(
             f"What {self.evaluation['name']} shares with {self.train['name']}",
-            pages.table(head, rows, "A record is listed with at most 10 others, or somewhat more."),
-            *(pages.paragraph(note) for note in notes),
-            *(pages.paragraph(line, dim=True) for line in broken),
-            *self._shown(shown),
+            [
+                Table("A record is listed with at most 10 others, or somewhat more.", head, rows),
+                *map(Text, notes),
+                *(Text(line, dim=True) for line in broken),
+                *self._shown(shown),
+            ],
         )
 
-    def _shown(self, count: int) -> list[str]:
+    def _shown(self, count: int) -> Iterator[Block]:
         if self._sources is None:
-            return []
+            return
         by_reason = {reason: [f for f in self.findings if f.reason == reason] for reason in REASONS}
         present = [reason for reason, found in by_reason.items() if found]
-        parts = []
         for reason in present:
-            parts.append(pages.heading(REASONS[reason].capitalize()))
+            yield Heading(REASONS[reason].capitalize())
             for finding in _evenly(by_reason[reason], count // len(present)):
-                parts.append(self._pair(finding))
-        return parts
+                yield self._pair(finding)
 
-    def _pair(self, finding: Finding) -> str:
+    def _pair(self, finding: Finding) -> Gallery:
         assert self._sources is not None
         sides = zip(self._sources, (finding.train, finding.evaluation), strict=True)
-        pictures = "".join(_picture(collection, id) for collection, id in sides)
         title = f"{finding.train} and {finding.evaluation}: {finding.reason}"
         title += f", {finding.closeness:.3f}"
-        return f"<div class=row><b>{pages.text(title)}</b>{pictures}</div>"
+        return Gallery([_picture(collection, id) for collection, id in sides], title)
 
 
 def _evenly(findings: list[Finding], count: int) -> list[Finding]:
@@ -197,16 +197,14 @@ def _evenly(findings: list[Finding], count: int) -> list[Finding]:
     return findings[::step]
 
 
-def _picture(collection: Collection, id: str) -> str:
+def _picture(collection: Collection, id: str) -> Picture:
     record = collection.get([id])[id]
+    texts = [text[:200] for text in record.captions[:1]]
     try:
         image = decode(collection.image_bytes(record))
     except BadImage as error:
-        shown = pages.paragraph(error.reason, dim=True)
-    else:
-        image.thumbnail(_THUMBNAIL)
-        buffer = io.BytesIO()
-        image.save(buffer, "JPEG", quality=80)
-        shown = pages.picture(buffer.getvalue(), "image/jpeg", id)
-    texts = "".join(pages.paragraph(text[:200], dim=True) for text in record.captions[:1])
-    return f"<div>{shown}{texts}</div>"
+        return Picture(None, error.reason, texts)
+    image.thumbnail(_THUMBNAIL)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=80)
+    return Picture(buffer.getvalue(), id, texts)

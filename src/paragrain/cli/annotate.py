@@ -1,6 +1,9 @@
-"""`paragrain annotate`: captions, hard negatives and judged paragraphs by two models."""
+"""`paragrain annotate run | status | check | stats | truth`: texts by models, and their quality.
 
-import os
+The settings of a run are keys of one flat YAML file, or of `--set`; the options most used are keys
+too.
+"""
+
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +13,12 @@ from typer.core import TyperGroup
 
 from paragrain.cli.common import (
     CollectionArgument,
-    DeviceOption,
+    ConfigOption,
     JsonOption,
+    SetOption,
     SplitOption,
     end,
+    given_settings,
     tell,
 )
 from paragrain.errors import UsageError
@@ -49,12 +54,16 @@ app = typer.Typer(
 EndpointOption = Annotated[
     str | None,
     typer.Option(
-        help="Address of an OpenAI-compatible server, such as http://localhost:8000/v1; without "
-        "it, OpenAI's own."
+        help="URL of an OpenAI-compatible server, such as http://localhost:8000/v1; without it, "
+        "OpenAI's own."
     ),
 ]
-KeyOption = Annotated[
-    str, typer.Option(help="Name of the environment's variable that holds the server's key.")
+BackendOption = Annotated[
+    str | None,
+    typer.Option(help="openai (any compatible server, by default), transformers, or scenes."),
+]
+ConcurrencyOption = Annotated[
+    int | None, typer.Option(help="Most requests at once at each server (32).")
 ]
 
 
@@ -70,82 +79,37 @@ def run(
             help="Name on the server, or a folder; may be left out where a server offers just one.",
         ),
     ] = None,
-    backend: Annotated[
-        str, typer.Option(help="openai (any compatible server), transformers, or scenes.")
-    ] = "openai",
-    judge_endpoint: Annotated[
-        str | None, typer.Option(help="Address of the judge's server, if it is another one.")
-    ] = None,
-    key_env: KeyOption = "OPENAI_API_KEY",
-    judge_key_env: Annotated[
-        str | None, typer.Option(help="The same for the judge's server; by default the same key.")
-    ] = None,
+    backend: BackendOption = None,
     judge: Annotated[
-        str, typer.Option(help="Model that scores the paragraphs, `same`, or `none`.")
-    ] = "same",
+        str | None,
+        typer.Option(help="Model that scores the paragraphs, `same` (by default), or `none`."),
+    ] = None,
+    judge_endpoint: Annotated[
+        str | None, typer.Option(help="URL of the judge's server, if it is another one.")
+    ] = None,
     texts: Annotated[
-        str, typer.Option(help="Which of captions, negatives, paragraph to write.")
-    ] = "captions,negatives,paragraph",
-    min_score: Annotated[
-        int, typer.Option(help="A paragraph that scores this or less is written again.")
-    ] = 5,
-    attempts: Annotated[int, typer.Option(help="Most paragraphs an image; the best stays.")] = 3,
-    tries: Annotated[
-        int, typer.Option(help="Most times a question is asked until the reply can be read.")
-    ] = 3,
-    temperature: Annotated[
-        float, typer.Option(help="Of the generator; the judge is greedy.")
-    ] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Nucleus of the generator.")] = 0.9,
-    seed: Annotated[int, typer.Option(help="Of all sampling, where the model takes one.")] = 0,
-    prompts: Annotated[
-        Path | None, typer.Option(help="YAML with own templates; see the guide.")
+        str | None,
+        typer.Option(help="Which of captions, negatives, paragraph to write; by default all."),
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Write anew texts that came with the data, too.")
     ] = False,
-    structured: Annotated[
-        str, typer.Option(help="Hold the server to a JSON schema: auto, on, off.")
-    ] = "auto",
-    in_flight: Annotated[int, typer.Option(help="Most requests under way at each server.")] = 32,
-    timeout: Annotated[float, typer.Option(help="Seconds that one request may take.")] = 180.0,
-    patience: Annotated[
-        float, typer.Option(help="Seconds for which a failing request is tried again.")
-    ] = 900.0,
-    batch_size: Annotated[int, typer.Option(help="Images a batch, in this process.")] = 8,
-    device: DeviceOption = None,
-    max_side: Annotated[int, typer.Option(help="Longer side of an image as sent, pixels.")] = 1024,
-    errors: Annotated[
-        str, typer.Option(help="For scenes: rates such as false_caption=0.1,lenient=0.2.")
-    ] = "",
+    max_concurrency: ConcurrencyOption = None,
+    settings: SetOption = None,
+    config: ConfigOption = None,
     split: SplitOption = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many records, to try it out.")
     ] = None,
-    runner: Annotated[str, typer.Option(help="local, or ray for many machines.")] = "local",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="For ray: processes; by default one a CPU.")
-    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")
     ] = False,
-    rate: Annotated[
-        float | None,
-        typer.Option(min=0.001, help="For --dry-run: requests a second, for the time."),
-    ] = None,
-    price_in: Annotated[
-        float | None,
-        typer.Option(min=0, help="For --dry-run: price of a million tokens read."),
-    ] = None,
-    price_out: Annotated[
-        float | None,
-        typer.Option(min=0, help="For --dry-run: price of a million tokens written."),
-    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Have a model write texts for each image, and a second one judge the paragraphs.
 
-    Stop it at any time; run it again to go on. No finished request is made twice.
+    Stop it at any time; run it again to go on. No finished request is made twice. All settings,
+    such as `--set num_candidates=5`, are listed in the guide.
 
     Example: `paragrain annotate photos --endpoint http://localhost:8000/v1 --model
     Qwen/Qwen2-VL-7B-Instruct --judge-endpoint http://localhost:8001/v1 --judge
@@ -155,102 +119,45 @@ def run(
     from paragrain.collection import Collection
 
     source = Collection.open(collection)
-    common = {
+    options = {
+        "endpoint": endpoint,
+        "model": model,
         "backend": backend,
-        "structured": structured,
-        "in_flight": in_flight,
-        "timeout": timeout,
-        "patience": patience,
-        "batch_size": batch_size,
-        "device": device,
-        "errors": _rates(errors, backend),
+        "judge": judge,
+        "judge_endpoint": judge_endpoint,
+        "texts": texts,
+        "replace": replace or None,
+        "max_concurrency": max_concurrency,
     }
-    if dry_run:  # asks nobody, not even which models there are
-        model = model or "any"
-    elif rate is not None or price_in is not None or price_out is not None:
-        raise UsageError("--rate and the prices belong to --dry-run: add it, or leave them out")
-    if (price_in is None) != (price_out is None):
-        raise UsageError("the cost needs both prices: give --price-in and --price-out")
-    generator = {**common, **who(backend, endpoint, model, key_env)}
-    judging: dict[str, Any] | None = generator
-    if judge == "none":
-        judging = None
-    elif judge != "same" or judge_endpoint:
-        place, key = judge_endpoint or endpoint, judge_key_env or key_env
-        kind = "openai" if judge_endpoint else backend
-        named = (model if dry_run else None) if judge == "same" else judge
-        judging = {**common, "backend": kind, **who(kind, place, named, key)}
-    settings = annotation.make_settings(
-        generator=generator,
-        judge=judging,
-        texts=tuple(name.strip() for name in texts.split(",") if name.strip()),
-        min_score=min_score,
-        attempts=attempts,
-        tries=tries,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        replace=replace,
-        image={"max_side": max_side},
-        prompts=annotation.load_prompts(prompts) if prompts else annotation.PromptSet(),
+    wanted, how = annotation.run_settings(
+        given_settings(config, settings, options), asks=not dry_run
     )
     if dry_run:
-        prices = None if price_in is None or price_out is None else (price_in, price_out)
+        prices = how.price_in, how.price_out
         planned = annotation.plan(
-            source, settings, split=split, limit=limit, rate=rate, prices=prices, progress=not json
+            source,
+            wanted,
+            split=split,
+            limit=limit,
+            rate=how.rate,
+            prices=None if None in prices else prices,  # type: ignore[arg-type]
+            progress=not json,
         )
         _tell_plan(planned, json)
         end([*source.problems, *planned.unusable])
         return
-    if runner not in ("local", "ray"):
-        raise UsageError(f"there is no runner {runner!r}: choose local or ray")
     report = annotation.annotate(
         source,
-        settings,
+        wanted,
         split=split,
         limit=limit,
-        runner="ray" if runner == "ray" else "local",
-        workers=workers,
+        runner=how.runner,
+        workers=how.workers,
         progress=not json,
     )
-    _tell_report(report, settings, json)
+    _tell_report(report, wanted, json)
     named_in = str(report.folder / "annotation" / "failed.jsonl")
     end([*source.problems, *report.problems], named_in=named_in, what="not complete")
-
-
-def who(backend: str, endpoint: str | None, model: str | None, key_env: str) -> dict[str, Any]:
-    """Model and endpoint of a backend; a server that offers one model need not be told which."""
-    if endpoint and backend in ("scenes", "transformers"):
-        raise UsageError(f"--backend {backend} asks no server: leave --endpoint or --backend out")
-    if backend == "scenes":
-        return {"model": "scenes"}
-    if backend == "transformers":
-        if model is None:
-            raise UsageError("--backend transformers needs --model: a folder, or a Hub name")
-        return {"model": model}
-    if model is None:
-        from paragrain.annotation import only_model
-
-        if endpoint is None and key_env not in os.environ:
-            raise UsageError(
-                "there is no model to ask: give the --endpoint of a server, or --backend "
-                "transformers and a --model"
-            )
-        model = only_model(endpoint, key_env)
-    return {"model": model, "endpoint": endpoint, "key_env": key_env}
-
-
-def _rates(text: str, backend: str) -> dict[str, float]:
-    if text and backend != "scenes":
-        raise UsageError("--errors belongs to --backend scenes: add that, or leave it out")
-    rates = {}
-    for part in filter(None, text.split(",")):
-        name, _, value = part.partition("=")
-        try:
-            rates[name.strip()] = float(value)
-        except ValueError:
-            raise UsageError(f"--errors takes NAME=RATE,..., not {part!r}") from None
-    return rates
 
 
 def _tell_plan(plan: "Plan", json: bool) -> None:
@@ -260,7 +167,7 @@ def _tell_plan(plan: "Plan", json: bool) -> None:
 
     lines = [
         f"{plan.folder}: {plan.images:,} images, {plan.complete:,} complete, {plan.failed:,} "
-        f"failed (asked again with more --tries), {plan.to_ask:,} to be asked about, "
+        f"failed (asked again with more max_retries), {plan.to_ask:,} to be asked about, "
         f"{len(plan.unusable):,} that cannot be sent"
         + (f", {plan.fewer:,} with fewer texts than asked for" if plan.fewer else ""),
         f"requests: {span(plan.calls)}",
@@ -296,7 +203,157 @@ def _tell_report(report: "AnnotationReport", settings: "AnnotationSettings", jso
     lines += [f"note: {note}" for note in report.notes]
     lacking = report.failed + report.fewer
     if any("request (" not in why and "unanswered (" not in why for _, why in lacking):
-        lines.append(
-            f"note: --tries {settings.tries + 1} asks once more what could not be read so far"
-        )
+        more = settings.max_retries + 1
+        lines.append(f"note: --set max_retries={more} asks once more what could not be read so far")
     tell(json, report.as_json(), lines)
+
+
+@app.command()
+def status(collection: CollectionArgument, json: JsonOption = False) -> None:
+    """Say how far the latest run is, be it under way, killed or done.
+
+    Example: `paragrain annotate status photos`
+    """
+    from paragrain import annotation
+    from paragrain.collection import Collection
+
+    found = annotation.status(Collection.open(collection))
+    failed = found.images - found.complete - found.answered - found.remaining
+    waiting = "are written when their file is through"
+    if not found.running:
+        waiting = "the same command writes them and asks nothing about them"
+    lines = [
+        f"{found.folder}: {found.complete:,} of {found.images:,} images complete, "
+        f"{failed:,} failed, {found.remaining:,} to come; "
+        + ("running now" if found.running else "not running"),
+        *[f"{kind}: {n:,} with fewer than asked for" for kind, n in found.fewer.items()],
+        f"{found.calls:,} replies in the log"
+        + (f"; {found.rate:,.2f} images/s" if found.rate else "")
+        + (f", {duration(found.seconds_left)} left" if found.seconds_left else ""),
+    ]
+    if found.answered:
+        lines.append(f"{found.answered:,} answered, not in the collection: {waiting}")
+    if found.scores:
+        most = max(found.scores.values())
+        lines.append("score  paragraphs")
+        for score in [*map(str, range(11)), "none"]:
+            count = found.scores.get(score, 0)
+            bar = "█" * round(40 * count / most)
+            lines.append(f"{score:>5}  {count:>10,} {bar}".rstrip())
+        counts = ", ".join(f"{n}: {count:,}" for n, count in sorted(found.candidates.items()))
+        lines.append(f"paragraphs by candidates: {counts}")
+    lines += [f"failed {count:,}: {reason}" for reason, count in found.failed.items()]
+    tell(json, found.as_json(), lines)
+
+
+@app.command()
+def check(
+    collection: CollectionArgument,
+    endpoint: EndpointOption = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="The third judge: name, or a folder.")
+    ] = None,
+    backend: BackendOption = None,
+    sample: Annotated[int, typer.Option(min=1, help="Paragraphs to score again.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the draw, and of the intervals.")] = 0,
+    max_concurrency: ConcurrencyOption = None,
+    settings: SetOption = None,
+    config: ConfigOption = None,
+    split: SplitOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Have a third judge score a sample of the paragraphs, and compare with the second's scores.
+
+    Example: `paragrain annotate check photos --model gpt-4o --sample 200`
+    """
+    from paragrain import annotation
+    from paragrain.collection import Collection
+
+    source = Collection.open(collection)
+    options = {
+        "endpoint": endpoint,
+        "model": model,
+        "backend": backend,
+        "max_concurrency": max_concurrency,
+    }
+    wanted, _ = annotation.run_settings(given_settings(config, settings, options))
+    done = annotation.check(
+        source,
+        wanted.generator,
+        sample=sample,
+        seed=seed,
+        split=split,
+        prompts=wanted.prompts,
+        max_retries=wanted.max_retries,
+        progress=not json,
+    )
+    first = ", ".join(done.first_judges) or "the judge"
+    lines = [f"{first} against {done.judge}; each score: {done.place}"]
+    if done.judge in done.first_judges:
+        lines.append("note: the same model has judged before, so this says nothing of the scores")
+    tell(json, done.as_json(), [*lines, *done.found.table().text().splitlines()])
+    end([*source.problems, *done.failed])
+
+
+@app.command()
+def stats(
+    collection: CollectionArgument,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Whose tokens count; by default the collection's own."),
+    ] = None,
+    split: SplitOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Lengths and scores of all texts: tables, PNG plots and a page.
+
+    Tokens are those of one model's tokenizer: of --model, else of the model that the collection
+    remembers, else of blip0, which knows few words and spells the others.
+
+    Example: `paragrain annotate stats photos --model Salesforce/blip-itm-base-coco`
+    """
+    from paragrain import annotation
+    from paragrain.collection import Collection
+    from paragrain.encoders import load_encoder
+
+    source = Collection.open(collection)
+    own = source.model
+    encoder = load_encoder(model or own or "blip0", "cpu")
+    done = annotation.overview(source, encoder, split=split, progress=not json)
+    lines = [line for table in done.tables() for line in [*table.text().splitlines(), ""]]
+    if not (model or own):
+        lines += ["note: tokens are those of blip0: name the --model that is to read the texts", ""]
+    tell(json, done.as_json(), [*lines, f"page and plots: {done.page}"])
+    end([*source.problems, *done.annotation.malformed])
+
+
+@app.command()
+def truth(
+    collection: CollectionArgument,
+    min_score: Annotated[int, typer.Option(help="The run's own threshold.")] = 5,
+    split: SplitOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure the annotation of drawn scenes against their graphs, whoever wrote it.
+
+    Example: `paragrain annotate truth world`
+    """
+    from paragrain import annotation
+    from paragrain.collection import Collection
+    from paragrain.stats import Estimate
+
+    source = Collection.open(collection)
+    if all(record.graph is None for record in source.records(split, fields=["graph"])):
+        raise UsageError(f"{source.place(split)} holds no drawn scenes, so no truth is known")
+    tables = annotation.truth_tables(source.records(split), threshold=min_score)
+    plain = [
+        {
+            "title": table.title,
+            "head": table.columns,
+            "rows": [[f"{c:.1%}" if isinstance(c, Estimate) else c for c in r] for r in table.rows],
+        }
+        for table in tables
+    ]
+    lines = [line for table in tables for line in ["", *table.text().splitlines()]]
+    tell(json, {"tables": plain}, lines[1:])
+    end(source.problems)

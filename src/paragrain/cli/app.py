@@ -3,7 +3,7 @@
 import typer
 
 from paragrain.cli import (
-    annotation,
+    annotate,
     audit,
     compare,
     demo,
@@ -51,7 +51,7 @@ def _options(
 
 
 app.add_typer(import_.app, name="import")
-app.add_typer(annotation.app, name="annotate")
+app.add_typer(annotate.app, name="annotate")
 app.command("update")(update.update)
 app.command("use")(use.use)
 app.command("embed")(embed.embed)

@@ -1,6 +1,6 @@
 """`paragrain compare`: two models on the same queries."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +10,8 @@ from paragrain.words import printable
 
 if TYPE_CHECKING:
     from paragrain.evaluation import Comparison
-    from paragrain.evaluation.compare import Row
+    from paragrain.evaluation.compare import ComparedRecall
+    from paragrain.tables import Table
 
 VERSUS = "vs"
 
@@ -90,33 +91,31 @@ def _sides(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _lines(found: "Comparison") -> list[str]:
-    several = max(len(found.first["files"]), len(found.second["files"])) > 1
+    from paragrain.tables import Table
+
+    models = (("A", found.first), ("B", found.second))
+    several = max(len(model["files"]) for _, model in models) > 1
     lines = [
-        f"{letter}: {printable(side['name'])} ({', '.join(map(printable, side['files']))})"
-        for letter, side in (("A", found.first), ("B", found.second))
+        f"{letter}: {printable(model['name'])} ({', '.join(map(printable, model['files']))})"
+        for letter, model in models
     ]
     lines += [
         f"NOTE: {letter}: {printable(line)}"
-        for letter, side in (("A", found.first), ("B", found.second))
-        for line in side["trained_on"]
+        for letter, model in models
+        for line in model["trained_on"]
     ]
-    head = (
-        "                      A      B   B - A   95 % interval        p  "
-        " hit by A, B alone  sign p"
-    )
-    lines += ["", head, "-" * len(head)]
+    header = ["", "A", "B", "B - A", "95 % interval", "p", "hit by A alone", "by B alone", "sign p"]
+    rows: list[list[Any]] = []
     for row in found.rows:
-        low, high = row.interval
-        cells = (
-            f"{_words(row)}{row.first.mean:5.1f} {row.second.mean:6.1f} "
-            f"{row.difference:+7.2f}  [{low:+6.2f}, {high:+6.2f}] {row.p:8.4f}"
-        )
-        if row.sign_test is not None:
-            test = row.sign_test
-            cells += f" {test.first:11,d} {test.second:7,d} {test.p:7.4f}"
-        lines.append(cells)
-    lines += _by_image(found)
-    lines += _seeds(found) if several else []
+        change, test = row.difference, row.sign_test
+        votes = (test.first, test.second, test.p) if test else ("", "", "")
+        bounds = f"[{change.low:+6.2f}, {change.high:+6.2f}]"
+        models_at_k = (row.first.value, row.second.value)
+        rows.append([_name(row), *models_at_k, change.value, bounds, change.p, *votes])
+    table = Table("", header, rows, {3: "+.2f", 5: ".4f", 8: ".4f"})
+    lines += ["", *table.text().splitlines(), *_by_image(found)]
+    if several:
+        lines += ["", *_standard_deviations(found).text().splitlines()]
     what = "the queries" + (", and the seeds of whom has several" if several else " alone")
     lines.append(
         f"Percent, strictly judged; {found.resamples:,} draws of {found.units:,} images or groups "
@@ -136,22 +135,26 @@ def _by_image(found: "Comparison") -> list[str]:
     ]
 
 
-def _seeds(found: "Comparison") -> list[str]:
+def _standard_deviations(found: "Comparison") -> "Table":
     """Both sources of spread, at R@1."""
-    lines = [
-        "",
-        "standard deviation        seeds  from queries  from seeds  one run  mean of seeds",
+    from paragrain.tables import Table
+
+    header = "standard deviation,seeds,from queries,from seeds,one run,mean of seeds".split(",")
+    rows = [
+        (
+            f"{letter} {_name(row)}",
+            len(model.seeds),
+            std.queries,
+            "unknown" if std.seeds is None else std.seeds,
+            std.run,
+            std.mean,
+        )
+        for row in found.rows
+        if row.k == 1
+        for letter, model, std in zip("AB", (row.first, row.second), row.std, strict=True)
     ]
-    for row in (row for row in found.rows if row.k == 1):
-        for letter, side in (("A", row.first), ("B", row.second)):
-            spread = side.spread
-            seeds = "unknown" if spread.seeds is None else f"{spread.seeds:.2f}"
-            lines.append(
-                f"{letter} {_words(row)} {len(side.recalls):9d} "
-                f"{spread.queries:13.2f} {seeds:>11} {spread.run:8.2f} {spread.mean:14.2f}"
-            )
-    return lines
+    return Table("", header, rows, dict.fromkeys(range(2, 6), ".2f"))
 
 
-def _words(row: "Row") -> str:
-    return f"{row.direction.replace('_', ' '):14}R@{row.k:<3}"
+def _name(row: "ComparedRecall") -> str:
+    return f"{row.direction.replace('_', ' ')} R@{row.k}"

@@ -9,7 +9,7 @@ from paragrain.cli.common import JsonOption, tell
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for world, runs and report.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for world, cells and report.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Of the world and the training.")] = 0,
     json: JsonOption = False,
 ) -> None:
@@ -17,7 +17,20 @@ def demo(
 
     Example: `paragrain demo --out demo`
     """
-    from paragrain.study.demo import run_demo
+    from paragrain.study.demo import demo_study, recall_table, run_demo
 
-    result = run_demo(out, seed=seed, progress=not json)
-    tell(json, result.as_dict(), [*result.table(), f"report: {result.report.resolve()}"])
+    study = demo_study(out, seed=seed)
+    scores, report = run_demo(study, out, progress=not json)
+    recalls = {
+        study.title(model): {
+            f"{study.benchmark_title(column.benchmark)}, {column.direction}": recall.value
+            for column, recall in own.items()
+            if column.k == 1
+        }
+        for model, own in scores.recalls.items()
+    }
+    tell(
+        json,
+        {"seed": seed, "recalls": recalls, **report.as_dict()},
+        [*recall_table(study, scores), f"report: {report.page.resolve()}"],
+    )

@@ -83,24 +83,20 @@ def _intervals(results: list["Result"], models: list[str]) -> list[str]:
 
 
 def _table(results: list["Result"], models: list[str]) -> list[str]:
-    head = (
-        "tokens   cut       %    lost "
-        "| image to text R@1   R@5  R@10 | text to image R@1   R@5  R@10"
-        + (" | model" if len(models) > 1 else "")
-    )
-    lines = [head, "-" * len(head)]
+    from paragrain.tables import Table
+
+    header: list[Any] = ["tokens", "cut", "%", "lost"]
+    header += [(d, f"R@{k}") for d in ("image to text", "text to image") for k in (1, 5, 10)]
+    rows: list[list[Any]] = []
     for result in results:
-        protocol, who = result.about["protocol"], _who(result, models)
-        strict = (result.image_to_text, result.text_to_image)
-        values = " | ".join(
-            f"{recall[1]:17.1f} {recall[5]:5.1f} {recall[10]:5.1f}" for recall in strict
-        )
-        lines.append(
-            f"{protocol['max_length']:6d} {protocol['texts_truncated']:5,d} "
-            f"{100 * protocol['share_truncated']:7.1f} {protocol['tokens_lost']:7,d} | {values}"
-            + (f" | {who}" if who else "")
-        )
-    return lines
+        told = result.about["protocol"]
+        recalls = [r[k] for r in (result.image_to_text, result.text_to_image) for k in (1, 5, 10)]
+        counts = (told["max_length"], told["texts_truncated"], 100 * told["share_truncated"])
+        rows.append([*counts, told["tokens_lost"], *recalls])
+    if len(models) > 1:
+        header.append(("model", ""))
+        rows = [[*row, _who(one, models)] for row, one in zip(rows, results, strict=True)]
+    return Table("", header, rows).text().splitlines()
 
 
 def _lenient(results: list["Result"], models: list[str]) -> list[str]:
@@ -126,21 +122,25 @@ def _directions(result: "Result") -> tuple[Any, Any]:
 
 def _parts(result: "Result", entry: str, who: str) -> list[str]:
     """Scores of all queries, of those that training has seen, and of the others."""
+    from paragrain.tables import Table
+
     about = result.about.get(entry)
     if about is None or about["parts"] is None:
         return []
-    parts = about["parts"]
-    max_length = f"{result.about['protocol']['max_length']} tokens"
-    head = (
-        f"{max_length:11}  images   texts "
-        "| image to text R@1         95 % | text to image R@1         95 %"
-    )
-    lines = [_shared(about)] if entry == "audited" else []
-    lines.append(f"{head} | {who}" if who else head)
-    for name, part in parts.items():
-        cells = " | ".join(_part_cell(part, way) for way in ("image_to_text", "text_to_image"))
-        lines.append(f"{name:11} {part['images']:7,d} {part['texts']:7,d} | {cells}")
-    return lines
+    ways = ("image to text", "text to image")
+    header = [f"{result.about['protocol']['max_length']} tokens", "images", "texts"]
+    columns = [(way, name) for way in ways for name in ("R@1", "95 %")]
+    rows = [
+        [
+            name,
+            part["images"],
+            part["texts"],
+            *(cell for way in ways for cell in _recall(part, way)),
+        ]
+        for name, part in about["parts"].items()
+    ]
+    table = Table(who, [*header, *columns], rows).text().splitlines()
+    return ([_shared(about)] if entry == "audited" else []) + table
 
 
 def _shared(audited: dict[str, Any]) -> str:
@@ -152,8 +152,10 @@ def _shared(audited: dict[str, Any]) -> str:
     )
 
 
-def _part_cell(part: dict[str, Any], direction: str) -> str:
+def _recall(part: dict[str, Any], direction: str) -> tuple[float | None, str]:
+    """R@1 of a part and its interval."""
     if part["scores"] is None:
-        return f"{'-':>17} {'':>12}"
+        return None, ""
+    direction = direction.replace(" ", "_")
     low, high = part["intervals"]["strict"][direction]["R@1"]
-    return f"{part['scores']['strict'][direction]['R@1']:17.1f} {f'[{low:.1f}, {high:.1f}]':>12}"
+    return part["scores"]["strict"][direction]["R@1"], f"[{low:.1f}, {high:.1f}]"

@@ -24,10 +24,10 @@ def pretrain(
     graph_weight: Annotated[
         float, typer.Option(help="Weight of predicting the graph beside the contrast.")
     ] = 0.1,
-    seed: Annotated[int, typer.Option(help="Of weights, data order and picks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of weights, data order and texts.")] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Train a tiny BLIP's two towers from fresh weights, on pictures and short texts.
+    """Train a tiny BLIP's two towers from fresh weights, on images and short texts.
 
     BLIP0, which ships with the package, was made by this; the README has the two commands. A
     killed run goes on where it was.

@@ -16,7 +16,7 @@ from paragrain.cli.common import (
 from paragrain.words import duration
 
 if TYPE_CHECKING:
-    from paragrain.study.estimate import Forecast
+    from paragrain.study.forecast import Forecast
 
 app = typer.Typer(
     help="Run a study: every recipe, seed, ablation and control of a file, and one report.",
@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 
 StudyArgument = Annotated[
-    Path, typer.Argument(help="A study file, or one that ships with paragrain: scenes, paper.")
+    Path, typer.Argument(help="A study file, or one that ships: scenes, paper, demo.")
 ]
 OutOption = Annotated[
     Path | None, typer.Option(help="Folder of the study's cells; runs/NAME if not given.")
@@ -105,7 +105,7 @@ def run(
 
     plan = load_study(study)
     if dry_run:
-        from paragrain.study.estimate import forecast
+        from paragrain.study.forecast import forecast
 
         _tell_forecast(forecast(plan, out or default_out(plan)), json)
         return
@@ -205,7 +205,7 @@ def _tell_forecast(forecast: "Forecast", json: bool) -> None:
         "",
         f"{'cell':22}{'loss':16}{'images':>10}{'steps':>9}{'tokens':>14}{'hours':>9}  seeds (done)",
     ]
-    for row in forecast.rows:
+    for row in forecast.cells:
         lines.append(
             f"{row.name:22}{row.loss:16}{row.images:>10,}{row.steps:>9,}{row.tokens:>14,}"
             f"{row.hours:>9.2f}  {row.cells} ({row.done})"

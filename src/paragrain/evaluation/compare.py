@@ -1,15 +1,4 @@
-"""Two models on the same benchmark, query by query; each may come with several seeds.
-
-Let a model's recall be a random variable of two things: the queries that happened to be in the
-benchmark (q) and the seed of its training (s). By the law of total variance
-
-    Var(recall) = Var_q( mean over s ) + mean over q of Var_s( recall | q )
-
-The first term is estimated by the bootstrap variance of the mean over the seeds at hand, the second
-by the variance of the seeds' recalls on the queries at hand (divisor S - 1). `Spread` gives the
-square root of each and of their sum, which is how far one run on other queries would lie; the mean
-over S seeds has the second term divided by S.
-"""
+"""Two models on the same benchmark, query by query; each may come with several seeds."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,73 +13,27 @@ from paragrain.evaluation.results import Result, SavedResult, check_out, load_re
 from paragrain.evaluation.stored import DIRECTIONS, KS
 from paragrain.evaluation.told import trained_on_lines
 from paragrain.files import write_json
-from paragrain.retrieval.bootstrap import (
+from paragrain.stats import (
     LEVEL,
     RESAMPLES,
+    Estimate,
     SignTest,
+    StandardDeviations,
     Units,
-    interval,
     resample,
-    two_sided,
+    with_seeds,
 )
-from paragrain.tables import data_frame, write_csv
+from paragrain.tables import Table
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Standard deviations of a recall in percentage points, after its two sources.
+class ComparedRecall:
+    """Two models at one Recall@K of one direction, in percent.
 
     Attributes:
-        queries: from the choice of queries (bootstrap), of the mean over seeds.
-        seeds: between seeds; `None` with one seed, which cannot tell.
-        run: both together, of one run: sqrt(queries^2 + seeds^2).
-        mean: both together, of the mean over S seeds: sqrt(queries^2 + seeds^2 / S).
-
-    >>> spread = Spread.of(np.array([40.0, 44.0]), queries=2.0)
-    >>> round(spread.seeds**2), round(spread.run**2), round(spread.mean**2)
-    (8, 12, 8)
-    """
-
-    queries: float
-    seeds: float | None
-    run: float
-    mean: float
-
-    @classmethod
-    def of(cls, recalls: np.ndarray, queries: float) -> "Spread":
-        """From the recalls [S] of the seeds and the bootstrap deviation of their mean."""
-        seeds = float(np.std(recalls, ddof=1)) if len(recalls) > 1 else None
-        between = seeds or 0.0
-        together = (queries**2 + between**2) ** 0.5
-        return cls(queries, seeds, together, (queries**2 + between**2 / len(recalls)) ** 0.5)
-
-
-@dataclass(frozen=True)
-class Side:
-    """One model at one Recall@K, in percent.
-
-    Attributes:
-        recalls: of each seed.
-        mean: over the seeds.
-        interval: 95 % percentile interval of the mean, from the queries alone.
-        spread: standard deviations.
-    """
-
-    recalls: list[float]
-    mean: float
-    interval: list[float]
-    spread: Spread
-
-
-@dataclass(frozen=True)
-class Row:
-    """Two models at one Recall@K of one direction.
-
-    Attributes:
-        first, second: each model.
-        difference: mean of the second less mean of the first, in percentage points.
-        interval: 95 % percentile interval of the difference.
-        p: two-sided bootstrap p-value of no difference; see `bootstrap.two_sided`.
+        first, second: each model, the mean over its seeds; intervals from the queries alone.
+        std: standard deviations of each.
+        difference: the second less the first, with its p-value.
         sign_test: at R@1, each query votes for the model that hits it more often; exact.
         sign_test_images: the same with one vote for each image (or group of images that show the
             same): the texts of one image do not vote independently, so believe this one where an
@@ -99,13 +42,29 @@ class Row:
 
     direction: str
     k: int
-    first: Side
-    second: Side
-    difference: float
-    interval: list[float]
-    p: float
+    first: Estimate
+    second: Estimate
+    std: tuple[StandardDeviations, StandardDeviations]
+    difference: Estimate
     sign_test: SignTest | None
     sign_test_images: SignTest | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        models = {
+            name: {**model.as_dict(), "std": asdict(std)}
+            for name, model, std in zip(
+                ("first", "second"), (self.first, self.second), self.std, strict=True
+            )
+        }
+        votes = {name: getattr(self, name) for name in ("sign_test", "sign_test_images")}
+        return {
+            "direction": self.direction,
+            "k": self.k,
+            **models,
+            "difference": self.difference.as_dict(),
+            **{name: test and asdict(test) for name, test in votes.items()},
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,7 +83,7 @@ class Comparison:
     first: dict[str, Any]
     second: dict[str, Any]
     benchmark: dict[str, Any]
-    rows: list[Row]
+    rows: list[ComparedRecall]
     resamples: int
     seed: int
     units: int
@@ -132,15 +91,14 @@ class Comparison:
     def __repr__(self) -> str:
         """Both models and their differences in a few lines."""
         rows = [
-            f"{row.direction.replace('_', ' ')} R@{row.k}: {row.difference:+.2f} "
-            f"[{row.interval[0]:+.2f}, {row.interval[1]:+.2f}]"
+            f"{row.direction.replace('_', ' ')} R@{row.k}: {row.difference:+.2f}"
             for row in self.rows
         ]
         return "\n".join([f"<{self.second['name']} less {self.first['name']}", *rows]) + ">"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {**asdict(self), "level": LEVEL}
+        return {**vars(self), "rows": [row.as_dict() for row in self.rows], "level": LEVEL}
 
     def save(self, path: str | Path) -> None:
         """Write it as a `.json` file with everything, or a `.csv` table with a row for each K.
@@ -152,7 +110,7 @@ class Comparison:
         path = Path(path)
         check_out(path)
         if path.suffix == ".csv":
-            write_csv(self._rows(), path)
+            self._table().write_csv(path)
         else:
             write_json(path, self.as_dict())
 
@@ -162,22 +120,16 @@ class Comparison:
         Raises:
             ParagrainError: pandas is not installed.
         """
-        return data_frame(self._rows())
+        return self._table().data_frame()
 
-    def _rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "direction": row.direction,
-                "k": row.k,
-                "first": row.first.mean,
-                "second": row.second.mean,
-                "difference": row.difference,
-                "low": row.interval[0],
-                "high": row.interval[1],
-                "p": row.p,
-            }
+    def _table(self) -> Table:
+        names = ("direction", "k", "first", "second", "difference", "low", "high", "p")
+        rows = [
+            (row.direction, row.k, row.first.value, row.second.value, d.value, d.low, d.high, d.p)
             for row in self.rows
+            for d in [row.difference]
         ]
+        return Table("", names, rows)
 
 
 Measured = SavedResult | Result | str | PathLike[str]
@@ -228,15 +180,20 @@ def compare(
     for place, (direction, k) in enumerate(names):
         seeds = len(sides[0])
         votes = _votes(hits, place, seeds) if k == 1 else (None, None)
-        parts = np.split(draws[:, :, place], [seeds], axis=1)
-        both = [
-            _side(*pair) for pair in zip(np.split(means[:, place], [seeds]), parts, strict=True)
+        drawn = [part.mean(1) for part in np.split(draws[:, :, place], [seeds], axis=1)]
+        recalls = np.split(means[:, place], [seeds])
+        models = [
+            Estimate.from_draws(own.mean(), of_mean, seeds=tuple(own.tolist()))
+            for own, of_mean in zip(recalls, drawn, strict=True)
         ]
-        after, before = (
-            with_seeds(parts[i].mean(1), both[i].spread, len(both[i].recalls), rng) for i in (1, 0)
-        )
-        change = after - before
-        rows.append(_row(direction, k, both, change, votes))
+        std = [
+            StandardDeviations.of(own, float(np.nanstd(of_mean)))
+            for own, of_mean in zip(recalls, drawn, strict=True)
+        ]
+        after, before = (with_seeds(drawn[i], models[i].seeds, rng) for i in (1, 0))
+        change = Estimate.difference(models[1].value - models[0].value, after - before)
+        both = (std[0], std[1])
+        rows.append(ComparedRecall(direction, k, models[0], models[1], both, change, *votes))
     who = [_who(side) for side in sides]
     return Comparison(who[0], who[1], _benchmark(everyone[0]), rows, resamples, seed, len(units))
 
@@ -261,45 +218,6 @@ def _results(side: Measured | Sequence[Measured]) -> list[SavedResult]:
             one = load_result(Path(one))
         found.append(replace(one, queries=one.queries.by_id()))
     return found
-
-
-def _row(
-    direction: str,
-    k: int,
-    sides: Sequence[Side],
-    change: np.ndarray,
-    votes: tuple[SignTest | None, SignTest | None],
-) -> Row:
-    first, second = sides
-    change = np.round(change, 9) + 0.0  # equal means differ in their last digits, and -0 is 0
-    bounds = interval(change[:, None])[:, 0].tolist()
-    p = two_sided(change[~np.isnan(change)])
-    return Row(direction, k, first, second, second.mean - first.mean, bounds, p, *votes)
-
-
-def _side(recalls: np.ndarray, draws: np.ndarray) -> Side:
-    mean = draws.mean(1)
-    bounds = interval(mean[:, None])[:, 0].tolist()
-    spread = Spread.of(recalls, float(np.nanstd(mean)))
-    return Side(recalls.tolist(), float(recalls.mean()), bounds, spread)
-
-
-def with_seeds(
-    draws: np.ndarray, spread: Spread, seeds: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Draws [R] of the mean over S seeds, moved by what the seeds leave open.
-
-    Each is moved by (deviation between seeds) / sqrt(S) times a draw of Student's t with S - 1
-    degrees of freedom; one seed moves nothing, since it cannot tell.
-
-    >>> one = Spread.of(np.array([40.0]), queries=2.0)
-    >>> with_seeds(np.zeros(3), one, 1, np.random.default_rng()).tolist()
-    [0.0, 0.0, 0.0]
-    """
-    if spread.seeds is None:
-        return draws
-    moved: np.ndarray = draws + spread.seeds / seeds**0.5 * rng.standard_t(seeds - 1, len(draws))
-    return moved
 
 
 def _votes(

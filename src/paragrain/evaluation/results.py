@@ -14,10 +14,9 @@ from paragrain.encoders.base import ImageTextEncoder, Tokens
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation.benchmark import Benchmark
 from paragrain.evaluation.stored import QueryRanks
-from paragrain.evaluation.told import rows_of, trained_on_lines
+from paragrain.evaluation.told import results_table, trained_on_lines
 from paragrain.files import read_json, write_json
 from paragrain.retrieval import RetrievalScores
-from paragrain.tables import data_frame, write_csv
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +77,7 @@ class Result:
         }
 
     def to_frame(self) -> Any:
-        """A pandas table with a row for each direction, judgement and K; see `rows_of`.
+        """A pandas table with a row for each direction, judgement and K; see `results_table`.
 
         Raises:
             ParagrainError: pandas is not installed.
@@ -99,7 +98,7 @@ def save_results(results: Sequence[Result], path: str | Path) -> None:
     """Write results of several models, at several maximum lengths, or a single one, as one file.
 
     A `.json` holds everything, and the ranks of each result lie beside it; a `.csv` is a table of
-    the scores (see `rows_of`).
+    the scores (see `results_table`).
 
     Raises:
         UsageError: the name has another end, or is a folder's.
@@ -108,7 +107,7 @@ def save_results(results: Sequence[Result], path: str | Path) -> None:
     path = Path(path)
     check_out(path)
     if path.suffix == ".csv":
-        write_csv(rows_of([result.as_dict() for result in results]), path)
+        results_table([result.as_dict() for result in results]).write_csv(path)
         return
     entries = [result.as_dict() for result in results]
     for result, file in zip(results, ranks_files(path, entries), strict=True):
@@ -117,12 +116,12 @@ def save_results(results: Sequence[Result], path: str | Path) -> None:
 
 
 def frame(results: Sequence[Result]) -> Any:
-    """Results as one pandas table; see `rows_of`.
+    """Results as one pandas table; see `results_table`.
 
     Raises:
         ParagrainError: pandas is not installed.
     """
-    return data_frame(rows_of([result.as_dict() for result in results]))
+    return results_table([result.as_dict() for result in results]).data_frame()
 
 
 def check_out(path: Path) -> None:

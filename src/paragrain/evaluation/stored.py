@@ -28,7 +28,7 @@ import numpy as np
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import replacing
 from paragrain.retrieval import DirectionRanks, Ranks, RanksPair, hit_probability
-from paragrain.retrieval.bootstrap import LEVEL, RESAMPLES, Units, recall_interval, resample
+from paragrain.stats import LEVEL, RESAMPLES, Units, recall_interval, resample
 
 KS = (1, 5, 10)
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -138,7 +138,7 @@ class QueryRanks:
     def intervals(
         self, ks: Sequence[int] = KS, *, resamples: int = RESAMPLES, seed: int = 0
     ) -> dict[str, Any]:
-        """95 % intervals of every Recall@K in percent; see `retrieval.bootstrap.recall_interval`.
+        """95 % intervals of every Recall@K in percent; see `stats.recall_interval`.
 
         Returns:
             for result files, `{"strict": {"image_to_text": {"R@1": [39.1, 43.0], ...}, ...},

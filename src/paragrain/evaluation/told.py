@@ -4,49 +4,45 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paragrain.evaluation.stored import DIRECTIONS, JUDGEMENTS
+from paragrain.tables import Table
 
 
-def rows_of(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def results_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """One row for each result, direction, judgement and K.
+
+    `trained_on` is how many of the images the model has learned from, None if that is not known;
+    `recall`, `low` and `high` (the 95 % interval) are in percent.
 
     Args:
         results: as `Result.as_dict` makes them, or as they lie in a result file.
-
-    Returns:
-        rows of `model`, `collection`, `split`, `texts`, `max_length`, `truncation`, `images`,
-        `trained_on` (how many of the images the model has learned from; None if that is not
-        known), `direction`,
-        `judgement`, `k`, `recall`, `low` and `high` (the 95 % interval; all three in percent).
     """
+    names = (
+        "model collection split texts max_length truncation images trained_on "
+        "direction judgement k recall low high"
+    )
     rows = []
     for result in results:
         protocol, known = result["protocol"], result.get("trained_on")
-        what = {
-            "model": result["encoder"]["name"],
-            "collection": result["collection"]["name"],
-            "split": result["collection"]["split"],
-            "texts": protocol["text_field"],
-            "max_length": protocol["max_length"],
-            "truncation": protocol["truncation"],
-            "images": result["scores"]["counts"]["images"],
-            "trained_on": known and sum(split["trained"] for split in known["splits"].values()),
-        }
-        for direction in DIRECTIONS:
-            for judgement in JUDGEMENTS:
-                bounds = result["intervals"][judgement][direction]
-                for name, (low, high) in bounds.items():
-                    rows.append(
-                        {
-                            **what,
-                            "direction": direction,
-                            "judgement": judgement,
-                            "k": int(name.removeprefix("R@")),
-                            "recall": result["scores"][judgement][direction][name],
-                            "low": low,
-                            "high": high,
-                        }
-                    )
-    return rows
+        what = (
+            result["encoder"]["name"],
+            result["collection"]["name"],
+            result["collection"]["split"],
+            protocol["text_field"],
+            protocol["max_length"],
+            protocol["truncation"],
+            result["scores"]["counts"]["images"],
+            known and sum(split["trained"] for split in known["splits"].values()),
+        )
+        rows += [
+            (
+                *(*what, direction, judgement, int(name.removeprefix("R@"))),
+                *(result["scores"][judgement][direction][name], low, high),
+            )
+            for direction in DIRECTIONS
+            for judgement in JUDGEMENTS
+            for name, (low, high) in result["intervals"][judgement][direction].items()
+        ]
+    return Table("", names.split(), rows)
 
 
 def trained_on_lines(about: Mapping[str, Any]) -> list[str]:

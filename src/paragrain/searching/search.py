@@ -1,7 +1,5 @@
 """Exact search: the images of a collection whose vectors are nearest to a text's."""
 
-import csv
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -21,7 +19,7 @@ from paragrain.errors import UsageError
 from paragrain.files import write_text
 from paragrain.images import BadImage, content_hash, decode
 from paragrain.retrieval import top_k
-from paragrain.tables import data_frame
+from paragrain.tables import Table
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ class SearchResult(Sequence[Hit]):
         Raises:
             ParagrainError: pandas is not installed.
         """
-        return data_frame(self._rows(), _COLUMNS)
+        return Table("", _COLUMNS, self._rows()).data_frame()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as .json (all of it) or .csv (one row a hit), whole or not at all.
@@ -145,9 +143,7 @@ class SearchResult(Sequence[Hit]):
         if target.suffix == ".json":
             write_text(target, json.dumps(self.as_dict(), indent=2) + "\n")
         elif target.suffix == ".csv":
-            text = io.StringIO()
-            csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *self._rows()])
-            write_text(target, text.getvalue())
+            Table("", _COLUMNS, self._rows()).write_csv(target)
         else:
             raise UsageError(f"hits are written as .json or .csv, not as {target.name}")
 

@@ -1,16 +1,17 @@
 """Which claims hold in a study: a verdict from differences, intervals and nothing else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from paragrain.evaluation.stored import DIRECTIONS
+from paragrain.pages import Block, Heading, Text
+from paragrain.stats import Estimate
 from paragrain.study.file import Above, Claim, Rise, Share
-from paragrain.study.plan import Study
-from paragrain.study.tables import Column, Difference, Scores
-
-DIRECTION = {"image_to_text": "image to text", "text_to_image": "text to image"}
+from paragrain.study.plan import DIRECTION_TITLES, Study
+from paragrain.study.scores import Column, StudyScores, change_within
+from paragrain.tables import Table
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Evidence:
     """
 
     what: str
-    difference: Difference
+    difference: Estimate
     holds: bool | None
 
 
@@ -71,7 +72,7 @@ class Verdict:
         return ", ".join(parts)
 
 
-def verdicts(study: Study, scores: Scores) -> list[Verdict]:
+def verdicts(study: Study, scores: StudyScores) -> list[Verdict]:
     """A verdict for every claim of the study, in its order."""
     found = []
     for claim in study.file.claims:
@@ -92,8 +93,8 @@ def _comparisons(claim: Claim) -> int:
     return pairs * len(DIRECTIONS)
 
 
-def _evidence(study: Study, scores: Scores, claim: Claim) -> Iterator[Evidence]:
-    found: Iterator[tuple[str, Difference]] = iter(())
+def _evidence(study: Study, scores: StudyScores, claim: Claim) -> Iterator[Evidence]:
+    found: Iterator[tuple[str, Estimate]] = iter(())
     if claim.above:
         found = _above(study, scores, claim.above)
     elif claim.rise:
@@ -104,7 +105,7 @@ def _evidence(study: Study, scores: Scores, claim: Claim) -> Iterator[Evidence]:
         yield Evidence(what, difference, _holds(difference, claim))
 
 
-def _holds(difference: Difference, claim: Claim) -> bool | None:
+def _holds(difference: Estimate, claim: Claim) -> bool | None:
     """Whether zero (or the least share) is left out by the interval, and on which side."""
     least = claim.share.least if claim.share else 0.0
     up, down = difference.low > least, difference.high < least
@@ -115,7 +116,7 @@ def _holds(difference: Difference, claim: Claim) -> bool | None:
     return True if up else False if down else None
 
 
-def _above(study: Study, scores: Scores, spec: Above) -> Iterator[tuple[str, Difference]]:
+def _above(study: Study, scores: StudyScores, spec: Above) -> Iterator[tuple[str, Estimate]]:
     for second in spec.seconds:
         for benchmark in spec.benchmarks:
             for direction in DIRECTIONS:
@@ -123,39 +124,86 @@ def _above(study: Study, scores: Scores, spec: Above) -> Iterator[tuple[str, Dif
                 difference = scores.difference(spec.first, second, column)
                 if difference is not None:
                     names = f"{study.title(second)} less {study.title(spec.first)}"
-                    yield f"{names}, {_title(study, benchmark)}, {DIRECTION[direction]}", difference
+                    where = f"{study.benchmark_title(benchmark)}, {DIRECTION_TITLES[direction]}"
+                    yield f"{names}, {where}", difference
 
 
-def _rise(study: Study, scores: Scores, spec: Rise) -> Iterator[tuple[str, Difference]]:
+def _rise(study: Study, scores: StudyScores, spec: Rise) -> Iterator[tuple[str, Estimate]]:
     for name in spec.models:
         lines = scores.curves.get(spec.curve, {}).get(name, {})
         for direction in DIRECTIONS:
             line = lines.get(direction, {})
             if spec.low in line and spec.high in line:
                 what = f"{study.title(name)} at {spec.high} less {spec.low} tokens"
-                difference = Difference.within(line[spec.low], line[spec.high])
-                yield f"{what}, {DIRECTION[direction]}", difference
+                difference = change_within(line[spec.low], line[spec.high])
+                yield f"{what}, {DIRECTION_TITLES[direction]}", difference
 
 
-def _share(study: Study, scores: Scores, spec: Share) -> Iterator[tuple[str, Difference]]:
+def _share(study: Study, scores: StudyScores, spec: Share) -> Iterator[tuple[str, Estimate]]:
     for benchmark in spec.benchmarks:
         for direction in DIRECTIONS:
             column = Column(benchmark, direction)
-            three = [
-                scores.recalls.get(name, {}).get(column)
-                for name in (spec.base, spec.part, spec.whole)
-            ]
-            if any(estimate is None for estimate in three):
+            measured = [scores.recalls.get(name, {}) for name in (spec.base, spec.part, spec.whole)]
+            if not all(column in own for own in measured):
                 continue
-            base, part, whole = (estimate for estimate in three if estimate is not None)
-            if not (gain := Difference.of(base, whole)).significant or gain.value < 0:
+            base, part, whole = (own[column] for own in measured)
+            if not (gain := whole - base).significant or gain.value < 0:
                 continue  # no gain of which a part could be had
+            assert base.draws is not None
+            assert part.draws is not None
+            assert whole.draws is not None
             with np.errstate(divide="ignore", invalid="ignore"):
                 draws = (part.draws - base.draws) / (whole.draws - base.draws)
-            value = (part.mean - base.mean) / (whole.mean - base.mean)
-            what = f"share of the gain, {_title(study, benchmark)}, {DIRECTION[direction]}"
-            yield what, Difference.from_draws(value, draws[np.isfinite(draws)])
+            value = (part.value - base.value) / (whole.value - base.value)
+            what = (
+                f"share of the gain, {study.benchmark_title(benchmark)}, "
+                f"{DIRECTION_TITLES[direction]}"
+            )
+            yield what, Estimate.difference(value, draws[np.isfinite(draws)])
 
 
-def _title(study: Study, benchmark: str) -> str:
-    return study.file.benchmarks[benchmark].title or benchmark
+# --- In a report ------------------------------------------------------------------------------
+
+
+def claims_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
+    """What holds here of what the study's file claims, and why that may be."""
+    if not verdicts:
+        return
+    yield Heading("Which claims hold here?")
+    yield Table(
+        "A claim holds if every comparison shows it beyond its 95 % interval; it holds in part if "
+        "some do and none shows the contrary; it is open if none leaves zero out; it does not hold "
+        "if some show the contrary and none shows it; it is mixed if some do and some do not.",
+        ["claim", "here", "comparisons"],
+        [[verdict.claim.text, verdict.word, verdict.count] for verdict in verdicts],
+        words=True,
+    )
+    explained = [verdict for verdict in verdicts if verdict.claim.why]
+    if explained:
+        yield Heading("Why that may be", 3, folded=True)
+    for verdict in explained:
+        yield Text(f"{verdict.claim.text} {verdict.word.capitalize()}. {verdict.claim.why}")
+
+
+def evidence_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
+    """The comparisons that each verdict rests on."""
+    if not verdicts:
+        return
+    yield Heading("The evidence, claim by claim")
+    for verdict in verdicts:
+        yield Heading(f"{verdict.claim.text} {verdict.word.capitalize()}.", 3, folded=True)
+        if not verdict.evidence:
+            yield Text("None of its comparisons could be made: its cells are not done.")
+            continue
+        share = verdict.claim.share is not None
+        yield Table(
+            "Parts of a gain in Recall@1, means over the seeds."
+            if share
+            else "Differences of Recall@1 in percentage points, means over the seeds.",
+            ["comparison", "share (95 % interval)" if share else "difference, points", "shows it"],
+            [[e.what, e.difference, _SHOWS[e.holds]] for e in verdict.evidence],
+            {1: ".2f" if share else "+.1f"},
+        )
+
+
+_SHOWS = {True: "yes", False: "the contrary", None: "open"}

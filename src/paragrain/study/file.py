@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -11,6 +11,16 @@ from paragrain.training.config import Length
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.@%+ -]*$")]
 """A name that may become a part of a path."""
+
+
+class Defined(str):
+    """Marks a name that has to be defined elsewhere in the file, and as what."""
+
+
+CollectionName = Annotated[str, Defined("collection")]
+BenchmarkName = Annotated[str, Defined("benchmark")]
+CellName = Annotated[str, Defined("cell")]
+CurveName = Annotated[str, Defined("curve")]
 
 
 class _Data(BaseModel):
@@ -27,7 +37,7 @@ class Scenes(_Data):
 class Joined(_Data):
     """A copy of another collection of the study whose `description` is several texts in one."""
 
-    collection: str
+    collection: CollectionName
     fields: tuple[str, ...] = Field(min_length=1)
 
 
@@ -69,14 +79,14 @@ class BenchmarkSpec(_Data):
         models: only these are measured on it; all if none are named.
     """
 
-    collection: str
+    collection: CollectionName
     protocol: str | None = None
     texts: Literal["captions", "paragraph", "description", "generated"] | None = None
     split: str | None = None
     max_length: Length | None = None
     kind: Literal["short", "long", "other"] = "other"
     title: str = ""
-    models: tuple[str, ...] = ()
+    models: tuple[CellName, ...] = ()
 
     @model_validator(mode="after")
     def _says_all(self) -> "BenchmarkSpec":
@@ -107,9 +117,9 @@ class BenchmarkSpec(_Data):
 class Curve(_Data):
     """Recall against the maximum length, on a benchmark, of the models named."""
 
-    benchmark: str
+    benchmark: BenchmarkName
     max_lengths: tuple[int, ...] = Field(min_length=1)
-    cells: tuple[str, ...] = Field(min_length=1)
+    cells: tuple[CellName, ...] = Field(min_length=1)
 
 
 class Baseline(_Data):
@@ -139,12 +149,12 @@ class CellSpec(_Data):
 
     recipe: str | dict[str, Any]
     settings: dict[str, Any] = {}
-    collection: str | None = None
+    collection: CollectionName | None = None
     tokens_like: str | None = None
     title: str = ""
 
 
-class Group(_Data):
+class CellGroup(_Data):
     """Cells that answer one question together.
 
     Attributes:
@@ -162,10 +172,10 @@ class Group(_Data):
     title: str
     question: str
     cells: dict[Name, CellSpec] = {}
-    with_cells: tuple[str, ...] = ()
-    pairs: tuple[tuple[str, str], ...] = ()
-    benchmarks: tuple[str, ...] = ()
-    x: dict[str, float] = {}
+    with_cells: tuple[CellName, ...] = ()
+    pairs: tuple[tuple[CellName, CellName], ...] = ()
+    benchmarks: tuple[BenchmarkName, ...] = ()
+    x: dict[CellName, float] = {}
     axis: str = ""
 
     @property
@@ -174,23 +184,25 @@ class Group(_Data):
         return (*self.with_cells, *self.cells)
 
 
-class Analyses(_Data):
-    """Which analyses follow the cells; each names the cells that it looks at.
+class AnalysesSpec(_Data):
+    """Which analyses follow the cells.
 
     Attributes:
-        benchmark: the benchmark they look at.
+        benchmark: that they are of.
         map: the benchmark of the t-SNE plots, if another one.
-        cells: the models that are looked at side by side.
-        right, wrong: the two models of the pages of examples.
+        cells: the models that are compared.
+        right, wrong: the two models of the examples.
+        only: these analyses; all if none are named.
         added: names of analyses that other packages register as `paragrain.analyses`.
         sample: images in the t-SNE plots and the sums over texts.
     """
 
-    benchmark: str
-    cells: tuple[str, ...] = Field(min_length=1)
-    right: str
-    wrong: str
-    map: str | None = None
+    benchmark: BenchmarkName
+    cells: tuple[CellName, ...] = Field(min_length=1)
+    right: CellName
+    wrong: CellName
+    map: BenchmarkName | None = None
+    only: tuple[Literal["geometry", "cross_set", "positions", "saliency", "examples"], ...] = ()
     added: tuple[str, ...] = ()
     sample: int = Field(default=500, ge=20)
 
@@ -198,9 +210,9 @@ class Analyses(_Data):
 class Above(_Data):
     """Each of `seconds` against `first`, at R@1 in both directions on each of `benchmarks`."""
 
-    first: str
-    seconds: tuple[str, ...] = Field(min_length=1)
-    benchmarks: tuple[str, ...] = Field(min_length=1)
+    first: CellName
+    seconds: tuple[CellName, ...] = Field(min_length=1)
+    benchmarks: tuple[BenchmarkName, ...] = Field(min_length=1)
 
 
 class Rise(_Data):
@@ -210,8 +222,8 @@ class Rise(_Data):
     refuted by one above zero: that no rise is seen does not show that there is none.
     """
 
-    curve: str
-    models: tuple[str, ...] = Field(min_length=1)
+    curve: CurveName
+    models: tuple[CellName, ...] = Field(min_length=1)
     low: int
     high: int
     margin: float = 2.0
@@ -220,10 +232,10 @@ class Rise(_Data):
 class Share(_Data):
     """How much of the gain from `base` to `whole` the model `part` has, at least `least`."""
 
-    base: str
-    part: str
-    whole: str
-    benchmarks: tuple[str, ...] = Field(min_length=1)
+    base: CellName
+    part: CellName
+    whole: CellName
+    benchmarks: tuple[BenchmarkName, ...] = Field(min_length=1)
     least: float = 0.5
 
 
@@ -278,7 +290,7 @@ class StudyFile(_Data):
     notes: tuple[str, ...] = ()
     model: str
     model_title: str = ""
-    train: str
+    train: CollectionName
     settings: dict[str, Any] = {}
     seeds: tuple[int, ...] = Field(min_length=1)
     collections: dict[Name, Source] = Field(min_length=1)
@@ -286,8 +298,8 @@ class StudyFile(_Data):
     baselines: dict[Name, Baseline] = {}
     benchmarks: dict[Name, BenchmarkSpec] = Field(min_length=1)
     curves: dict[Name, Curve] = {}
-    groups: dict[Name, Group] = {}
-    analyses: Analyses | None = None
+    groups: dict[Name, CellGroup] = {}
+    analyses: AnalysesSpec | None = None
     claims: tuple[Claim, ...] = ()
     throughput: Throughput | None = None
 
@@ -298,14 +310,24 @@ class StudyFile(_Data):
         return self
 
 
-def named(claim: Claim) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The names that a claim holds, by what they are names of."""
-    if claim.above:
-        yield "cell", (claim.above.first, *claim.above.seconds)
-        yield "benchmark", claim.above.benchmarks
-    if claim.rise:
-        yield "curve", (claim.rise.curve,)
-        yield "cell", claim.rise.models
-    if claim.share:
-        yield "cell", (claim.share.base, claim.share.part, claim.share.whole)
-        yield "benchmark", claim.share.benchmarks
+def names_in(value: Any, kind: Any = None, place: str = "") -> Iterator[tuple[str, str, str]]:
+    """Each name in a study file that has to be defined: (place, as what, name)."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if isinstance(value, BaseModel):
+        for name, hint in get_type_hints(type(value), include_extras=True).items():
+            if name in type(value).model_fields:
+                yield from names_in(getattr(value, name), hint, f"{place}.{name}".lstrip("."))
+    elif origin is Annotated:
+        yield from ((place, str(part), value) for part in parts[1:] if isinstance(part, Defined))
+    elif origin is dict and isinstance(value, dict):
+        for name, inner in value.items():
+            yield from names_in(name, parts[0], place)
+            yield from names_in(inner, parts[1], f"{place}.{name}")
+    elif origin is tuple and isinstance(value, tuple):
+        for inner in value:
+            yield from names_in(inner, parts[0], place)
+    elif (
+        origin not in (dict, tuple) and value is not None
+    ):  # one of several kinds, such as a name or nothing
+        for part in parts:
+            yield from names_in(value, part, place)

@@ -7,7 +7,6 @@ or a benchmark to the file adds only what is new.
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,10 +20,16 @@ from pydantic import ValidationError
 from paragrain import plots
 from paragrain.errors import UsageError
 from paragrain.evaluation import load_protocol
-from paragrain.study.file import Baseline, CellSpec, StudyFile, named
-from paragrain.study.plug import check_analyses
+from paragrain.files import slug
+from paragrain.plugins import registered
+from paragrain.study.file import Baseline, CellSpec, StudyFile, names_in
 from paragrain.training.config import TrainConfig, make_config
 from paragrain.training.recipes import Recipe, first_problem, load_recipe, parse_recipe
+
+ANALYSIS_PLUGINS = "paragrain.analyses"
+"""Group of entry points; each is a function from an `AnalysisContext` to the blocks of its part."""
+
+DIRECTION_TITLES = {"image_to_text": "image to text", "text_to_image": "text to image"}
 
 _NO_NUMBER = {"seed", "log_every", "save_steps", "save_minutes"}
 """Settings that a key leaves out: the seed has its own folder, the others change no number."""
@@ -134,7 +139,7 @@ class Study:
         return [curve for curve, spec in self.file.curves.items() if name in spec.cells]
 
     @cached_property
-    def looks(self) -> dict[str, dict[str, Any]]:
+    def styles(self) -> dict[str, dict[str, Any]]:
         """Colour, marker and dash of each model by its title, the same in every figure."""
         family = {}
         known = [load_recipe(own).name for own in self.file.recipes]
@@ -148,6 +153,10 @@ class Study:
     def title(self, name: str) -> str:
         """How the report calls a model."""
         return self.models[name][0].title
+
+    def benchmark_title(self, name: str) -> str:
+        """How the report calls a benchmark."""
+        return self.file.benchmarks[name].title or name
 
     def _baseline(self, name: str) -> Cell:
         baseline = self.baselines[name]
@@ -230,11 +239,22 @@ def load_study(path: str | Path | Study) -> Study:
     """
     if isinstance(path, Study):
         return path
-    path = Path(path)
     try:
         text = study_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the study {path} cannot be read: {error}") from None
+    return parse_study(text, Path(path))
+
+
+def parse_study(text: str, path: Path) -> Study:
+    """A study from the text of its file; see `load_study`.
+
+    Raises:
+        UsageError: it says something that cannot be.
+    """
+    try:
         file = StudyFile.model_validate(yaml.load(text, _NamesOnce))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         raise UsageError(f"the study {path} cannot be read: {problem}") from None
     except ValidationError as error:
@@ -260,59 +280,32 @@ class _NamesOnce(yaml.SafeLoader):
 def _check_names(study: Study) -> None:
     """Refuse names that nothing has."""
     file = study.file
-    wanted: list[tuple[str, str, Iterator[str] | tuple[str, ...] | list[str]]] = [
-        ("train", "collection", (file.train,)),
-        *(("benchmarks." + n, "collection", (b.collection,)) for n, b in file.benchmarks.items()),
-        *(
-            ("collections." + name, "collection", (source.joined.collection,))
-            for name, source in file.collections.items()
-            if source.joined
-        ),
-        *(("benchmarks." + n, "cell", b.models) for n, b in file.benchmarks.items()),
-        *(("curves." + name, "benchmark", (c.benchmark,)) for name, c in file.curves.items()),
-        *(("curves." + name, "cell", c.cells) for name, c in file.curves.items()),
-        *(("groups." + name, "benchmark", g.benchmarks) for name, g in file.groups.items()),
-        *(
-            ("groups." + name, "cell", (*g.members, *(c for pair in g.pairs for c in pair), *g.x))
-            for name, g in file.groups.items()
-        ),
-        *(
-            ("groups." + name, "collection", (cell.collection,))
-            for name, group in file.groups.items()
-            for cell in group.cells.values()
-            if cell.collection
-        ),
-        *(("claims", kind, names) for c in file.claims for kind, names in named(c)),
-    ]
-    if file.analyses:
-        check_analyses(file.analyses.added, f"the study {study.path}")
-        looked = (*file.analyses.cells, file.analyses.right, file.analyses.wrong)
-        wanted += [
-            (
-                "analyses",
-                "benchmark",
-                (file.analyses.benchmark, file.analyses.map or file.analyses.benchmark),
-            ),
-            ("analyses", "cell", looked),
-        ]
     known = {
         "collection": set(file.collections),
         "benchmark": set(file.benchmarks),
         "cell": set(study.models),
         "curve": set(file.curves),
     }
-    for place, kind, names in wanted:
-        for name in names:
-            if name not in known[kind]:
+    for place, kind, name in names_in(file):
+        if name not in known[kind]:
+            raise UsageError(
+                f"the study {study.path} names a {kind} {name!r} at {place} that it does not "
+                f"define: use one of {', '.join(sorted(known[kind]))}"
+            )
+    if file.analyses and file.analyses.added:
+        known_plugins = registered(ANALYSIS_PLUGINS)
+        for name in file.analyses.added:
+            if name not in known_plugins:
+                use = ", ".join(sorted(known_plugins))
                 raise UsageError(
-                    f"the study {study.path} names a {kind} {name!r} at {place} that it does not "
-                    f"define: use one of {', '.join(sorted(known[kind]))}"
+                    f"the study {study.path} adds an analysis {name!r} that nothing registers: "
+                    + (f"use one of {use}" if use else "none is installed")
                 )
-    _check_budgets(study)
+    _check_curves(study)
     _check_twice(study)
 
 
-def _check_budgets(study: Study) -> None:
+def _check_curves(study: Study) -> None:
     """Refuse protocols and points of curves that do not exist."""
     for benchmark in study.file.benchmarks.values():
         if benchmark.protocol is not None:
@@ -368,12 +361,3 @@ def short_hash(value: Any) -> str:
     """Eight hexadecimal digits of plain data."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-
-
-def slug(name: str) -> str:
-    """A name as a part of a path.
-
-    >>> slug("CLIP ViT-B/16")
-    'clip-vit-b-16'
-    """
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")

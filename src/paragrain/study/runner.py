@@ -13,7 +13,7 @@ from typing import Any
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
 from paragrain.encoders import ImageTextEncoder, load_encoder
-from paragrain.errors import UsageError
+from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_json, write_text
 from paragrain.locks import Held, hold
 from paragrain.progress import progress_bar
@@ -50,6 +50,15 @@ class StudyReport:
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {**vars(self), "out": str(self.out), "seconds": round(self.seconds, 1)}
+
+    def raise_if_failed(self) -> None:
+        """Refuse to go on without all cells.
+
+        Raises:
+            ParagrainError: one failed.
+        """
+        for label, why in self.failed:
+            raise ParagrainError(f"{label} failed: {why}")
 
 
 def default_out(study: Study) -> Path:

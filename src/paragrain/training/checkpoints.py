@@ -2,8 +2,8 @@
 
 `last/state.safetensors` holds the weights that train, the buffers of the objectives, the moments of
 the optimiser and, as JSON in its header, where the run was. The learning rate, the order of the
-data, the random picks and dropout are functions of seed and step, so nothing of them needs to be
-saved. There is no pickle.
+data, the random selections and dropout are functions of seed and step, and need no saving. There is
+no pickle.
 """
 
 import json

@@ -73,7 +73,7 @@ class TrainConfig(BaseModel):
     is that of BLIP's fine-tuning; gradients are not clipped unless asked for.
 
     Attributes:
-        seed: of the data order, the random picks and dropout.
+        seed: of the data order, the random selections and dropout.
         split: the split to train on.
         epochs: how often each image is seen.
         max_steps: ends the run, and its cosine, earlier.

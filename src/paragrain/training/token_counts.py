@@ -23,13 +23,13 @@ def tokens_per_epoch(
 
     Special tokens count, and so do negatives; what a length cuts off and padding do not. It is
     what a run reports as `totals["tokens"]`, for each image that it saw. The texts are those of
-    epoch 0: random picks of other epochs differ a little. Images without a positive text are no
-    part of a run, and left out of the mean.
+    epoch 0: other epochs differ a little where the recipe selects at random. Images without a
+    positive text are no part of a run, and left out of the mean.
 
     Args:
         records: `TrainingSet.records`, or `collection.records(config.split, fields=...)` with
             the fields of the recipe; they are streamed.
-        recipe: what picks the texts.
+        recipe: what selects the texts.
         encoder: whose tokenizer counts; its weights do nothing.
         config: its maximum lengths and its seed.
 

@@ -217,11 +217,11 @@ class _Trainer:
         self.parameters = trained_parameters(self.model) | trained(own)
         vision = self.model.vision_tensors() if self.config.train_vision else {}
         self.optimizer = make_optimizer(self.parameters, self.config, vision)
-        saved = self.objectives.state_dict()
+        # Queues and momentum copies, which are saved but not trained.
         self.buffers = {
-            f"objectives.{name}": buffer
-            for name, buffer in self.objectives.named_buffers()
-            if name in saved
+            name: tensor
+            for name, tensor in self.objectives.state_dict(prefix="objectives.").items()
+            if name not in self.parameters
         }
         self.state_path = self.reporter.run.folder / "last" / "state.safetensors"
 

@@ -1,11 +1,39 @@
 """What can answer calls: servers, models in this process, and scenes that know the truth."""
 
 import asyncio
+from typing import Protocol
 
-from paragrain.annotation.backends.base import Backend
+from paragrain.annotation.calls import Call, Reply
+from paragrain.annotation.pictures import Picture
 from paragrain.annotation.settings import BackendSettings
 
 __all__ = ["Backend", "make_backend", "only_model"]
+
+
+class Backend(Protocol):
+    """Answers questions about images; used within one event loop.
+
+    Attributes:
+        max_concurrency: calls that it works on at once; the caller never has more under way.
+        trouble: why calls are waiting just now, such as a busy server; empty if none is.
+        notes: what the user should know of how it answers, such as options that a server refused.
+    """
+
+    max_concurrency: int
+    trouble: str
+    notes: list[str]
+
+    async def ask(self, call: Call, picture: Picture) -> Reply:
+        """Answer one call; retries after transient failures happen in here.
+
+        Raises:
+            RequestFailed: there is no answer, and asking again now will not bring one.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and threads."""
+        ...
 
 
 def make_backend(settings: BackendSettings) -> Backend:
@@ -22,7 +50,7 @@ def make_backend(settings: BackendSettings) -> Backend:
         from paragrain.annotation.backends.local import LocalBackend
 
         return LocalBackend(settings)
-    from paragrain.annotation.backends.scenes import ScenesBackend
+    from paragrain.annotation.simulator import ScenesBackend
 
     return ScenesBackend(settings)
 

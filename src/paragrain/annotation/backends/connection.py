@@ -1,4 +1,4 @@
-"""A connection to a model server: address, key, and what its answers and failures mean."""
+"""A connection to a model server: URL, key, and what its answers and failures mean."""
 
 import base64
 import math
@@ -11,9 +11,9 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from paragrain.annotation.backends.answers import ErrorSaid, error_message
+from paragrain.annotation.backends.responses import ErrorSaid, error_message
 from paragrain.annotation.calls import RequestFailed
-from paragrain.annotation.settings import is_address, without_secrets
+from paragrain.annotation.settings import is_url, without_secrets
 from paragrain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NO_KEY = "none-needed"  # the client insists on one, local servers ask for none
 _KEEP_ALIVE = 4.0  # below the 5 s after which many servers hang up, else they do so under a request
-_PASSING = {408, 409, 425, 429}  # and 5xx
+_TRANSIENT = {408, 409, 425, 429}  # and 5xx
 _KEY_LIKE = re.compile(r"\bsk-[\w*.-]+|\S*\*{3,}\S*")  # servers show parts of a key, and stars
 _NO_SUCH_PATH = re.compile(
     r"\W*((404 )?(page |file )?not found|invalid url|cannot post|unexpected endpoint)", re.I
@@ -49,8 +49,8 @@ _SECRET_NAME = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
 _CHAT = "/chat/completions"
 
 
-class Passing(Exception):
-    """A request failed in a way that may pass.
+class Transient(Exception):
+    """A request failed in a way that another try may mend.
 
     Attributes:
         wait: seconds that the server asks for.
@@ -80,7 +80,7 @@ class Connection:
         shown: the endpoint without what is secret.
     """
 
-    def __init__(self, endpoint: str | None, in_flight: int, variable: str):
+    def __init__(self, endpoint: str | None, max_concurrency: int, variable: str):
         import openai  # here, since it takes a second
 
         self._variable = variable
@@ -98,13 +98,13 @@ class Connection:
         options: dict[str, Any] = {}
         self.shown, self._base, self._query = "the hosted service", "", ""
         if endpoint:
-            self._base, self._query, auth = self._address(endpoint)
+            self._base, self._query, auth = self._split(endpoint)
             options["base_url"] = self._base
             self.shown = without_secrets(self._base)
         default = openai.DEFAULT_CONNECTION_LIMITS
         limits = type(default)(
-            max_connections=in_flight,
-            max_keepalive_connections=in_flight,
+            max_connections=max_concurrency,
+            max_keepalive_connections=max_concurrency,
             keepalive_expiry=_KEEP_ALIVE,
         )
         # By aiohttp, which takes about two thirds of the other client's time for each request.
@@ -116,14 +116,14 @@ class Connection:
         )
         self.client.admin_api_key = None  # else `post` sends OPENAI_ADMIN_KEY, to anyone
 
-    def _address(self, endpoint: str) -> tuple[str, str, tuple[str, str] | None]:
-        """The address below which the services lie, its query, and user and password.
+    def _split(self, endpoint: str) -> tuple[str, str, tuple[str, str] | None]:
+        """The URL below which the services lie, its query, and user and password.
 
         The client's library logs URLs, so user and password are taken out of them.
         """
-        if not is_address(endpoint):
+        if not is_url(endpoint):
             raise UsageError(
-                "the endpoint is no address of a server: it looks like http://localhost:8000/v1"
+                "the endpoint is no URL of a server: it looks like http://localhost:8000/v1"
             )
         parts = urlsplit(endpoint.strip())
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -164,7 +164,7 @@ class Connection:
         """What an error of the client means; the error itself if it is none of the server's.
 
         Returns:
-            Passing: another try may succeed.
+            Transient: another try may succeed.
             Refused: the server finds fault with the request.
             RequestFailed: there will be no answer.
         """
@@ -183,8 +183,8 @@ class Connection:
                 chain.append(chain[-1].__cause__)
             said = self.clean(str(chain[-1])) or type(chain[-1]).__name__
             if any(type(one).__name__ in _NOT_CONNECTED for one in chain):
-                return Passing(f"no connection to {self.shown} ({said})")
-            return Passing(f"the connection dropped ({said})")
+                return Transient(f"no connection to {self.shown} ({said})")
+            return Transient(f"the connection dropped ({said})")
         if isinstance(error, UnicodeEncodeError):
             return RequestFailed("the prompt holds half a surrogate pair, which cannot be sent")
         return error
@@ -202,12 +202,12 @@ class Connection:
         ):
             return Refused(f"{status}: {said}")
         if status == 200:
-            return Passing(f"the answer is no chat completion ({said})", spoken=not busy)
+            return Transient(f"the answer is no chat completion ({said})", spoken=not busy)
         if status == 429:
-            return Passing("the server is busy (429)", wait)
-        if status in _PASSING or status >= 500:
+            return Transient("the server is busy (429)", wait)
+        if status in _TRANSIENT or status >= 500:
             spoken = not busy and (bool(message) or status in (500, 501))
-            return Passing(f"{status}: {said}", wait, spoken=spoken)
+            return Transient(f"{status}: {said}", wait, spoken=spoken)
         return RequestFailed(f"{status}: {said}")
 
     def _for_all(self, status: int, message: str, said: str, code: str, model: str) -> str:

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from paragrain.annotation.calls import Call, Picture, Reply, RequestFailed
+from paragrain.annotation.calls import Call, Reply, RequestFailed
+from paragrain.annotation.pictures import Picture
 from paragrain.annotation.settings import BackendSettings
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import decode
@@ -51,8 +52,7 @@ class LocalBackend:
     there; elsewhere in the type that the checkpoint states.
 
     Attributes:
-        model: the Hub name, or the folder's name without its path.
-        in_flight: two batches, one running and one waiting; at most what the settings say.
+        max_concurrency: two batches, one running and one waiting; at most what the settings say.
         notes: says so if the batches became smaller.
     """
 
@@ -67,10 +67,10 @@ class LocalBackend:
         if settings.structured == "on":
             raise UsageError(
                 "a model in this process cannot be held to a JSON schema: leave out "
-                "`--structured on`, or ask a server"
+                "`structured=on`, or ask a server"
             )
-        self.model = settings.name
-        self.in_flight = min(settings.in_flight, 2 * settings.batch_size)
+        self._name = settings.name
+        self.max_concurrency = min(settings.max_concurrency, 2 * settings.batch_size)
         self.trouble = ""
         self.notes: list[str] = []
         self._vlm = _Model(settings.model, settings.device)
@@ -159,7 +159,7 @@ class LocalBackend:
     def _failure(self, error: Exception) -> RequestFailed:
         # After an error of its own, CUDA answers nothing more in this process.
         everywhere = str(error).startswith("CUDA error")
-        return RequestFailed(f"{self.model} failed: {_gist(error)}", everywhere=everywhere)
+        return RequestFailed(f"{self._name} failed: {_gist(error)}", everywhere=everywhere)
 
 
 class _Model:

@@ -7,22 +7,21 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
-
-from paragrain.annotation.backends.answers import (
+from paragrain.annotation.backends.connection import Connection, Refused, Transient
+from paragrain.annotation.backends.responses import (
     BrokenOff,
     ErrorSaid,
     error_message,
     read_reply,
 )
-from paragrain.annotation.backends.connection import Connection, Passing, Refused
-from paragrain.annotation.backends.opening import Opening
-from paragrain.annotation.calls import Call, Picture, Reply, RequestFailed
+from paragrain.annotation.calls import Call, Reply, RequestFailed
+from paragrain.annotation.pictures import Picture
 from paragrain.annotation.settings import BackendSettings
 from paragrain.errors import UsageError
 
@@ -38,6 +37,12 @@ LEAST_WAIT = 0.05
 TRIAL = 2.0
 """Seconds for which a server that has answered nothing yet is asked again after it said in words
 what is wrong: it may say so for ever."""
+
+TURN_SECONDS = 2.0
+"""So long the first requests wait for one another, so that a slow answer does not hold all back."""
+
+SUSPECTS = 2
+"""Calls that go on being asked while the server says of each that something is wrong."""
 
 _MODELS_TIMEOUT = 30.0
 _NO_CHAT = "the answer is no chat completion"
@@ -64,41 +69,95 @@ _OPTIONS = {
 is that of giving up; max_completion_tokens comes last, since older servers do not know it."""
 
 
+class FirstRequests:
+    """Holds requests back, one at a time, while it looks as if the server will answer none of them.
+
+    Attributes:
+        answered: whether the server has answered a call; from then on nothing is held back.
+        busy: whether a request failed without a word on what is wrong: a server that is busy
+            refuses nothing, and nothing is held back either.
+        suspects: calls with which the server found something wrong.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.answered = self.busy = False
+        self.suspects: set[int] = set()
+        self._under_way: object | None = None
+        self._news = asyncio.Event()
+
+    @asynccontextmanager
+    async def turn(self, call: int) -> AsyncIterator[None]:
+        """One request of a call, which is known by a number, when it may be sent."""
+        while not self._may_go(call):
+            await self._news.wait()
+        self._under_way = request = object()
+
+        def over() -> None:
+            if self._under_way is request:
+                self._under_way = None
+                self.look_again()
+
+        timer = asyncio.get_running_loop().call_later(TURN_SECONDS, over)
+        try:
+            yield
+            self.answered = True
+        except Transient as failure:
+            if failure.spoken:
+                self.suspects.add(call)
+            self.busy |= not failure.spoken
+            raise
+        except (Refused, RequestFailed):
+            self.suspects.add(call)
+            raise
+        finally:
+            timer.cancel()
+            over()
+            self.look_again()
+
+    def look_again(self) -> None:
+        """Have all who wait look again."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _may_go(self, call: int) -> bool:
+        if self.answered or self.busy:
+            return True
+        known = call in self.suspects
+        return self._under_way is None and (known or len(self.suspects) < SUSPECTS)
+
+
 class ServerBackend:
     """A `Backend` over HTTP.
 
-    A request that fails in passing (busy, down, garbled, too slow) is sent again after the
+    A request with a transient failure (busy, down, garbled, too slow) is sent again after the
     server's own Retry-After, else after 0.5 s, doubled each time up to 60 s, less up to half by
-    chance. The last try begins at most `patience` seconds after the call's first failure: the time
-    of that first request does not count, that of later ones does. Until it has answered anything,
-    a server that says in words what is wrong is tried again for two seconds only.
+    chance. The last try begins at most `retry_timeout` seconds after the call's first failure: the
+    time of that first request does not count, that of later ones does. Until it has answered
+    anything, a server that says in words what is wrong is tried again for two seconds only.
 
     Where the server refuses a request, its options are left out until it is taken: by name where
     the message has one, else one after the other. What proves to be the reason is left out of all
     further requests and stands in `notes`.
 
-    The key is read from OPENAI_API_KEY. It is never part of a message, nor is a user name,
-    password or query of the endpoint.
+    The key is never part of a message, nor is a user name, password or query of the endpoint.
     """
 
     def __init__(self, settings: BackendSettings):
         """Make the client; nothing is sent yet.
 
         Raises:
-            UsageError: no address of a server, or neither an endpoint nor a key.
+            UsageError: no URL of a server, or neither an endpoint nor a key.
         """
-        self.model = settings.model
-        self.in_flight = settings.in_flight
+        self.max_concurrency = settings.max_concurrency
         self.trouble = ""
         self.notes: list[str] = []
-        self._connection = Connection(settings.endpoint, settings.in_flight, settings.key_env)
-        self._timeout = settings.timeout
-        self._patience = settings.patience
-        self._structured = settings.structured
+        self._settings = settings
+        self._connection = Connection(settings.endpoint, settings.max_concurrency, settings.key_env)
         self._order = list(_OPTIONS)
         if settings.structured == "on":  # given up last, so that nothing else can be the reason
             self._order = [*self._order[1:], "schema"]
-        self._opening = Opening()
+        self._first = FirstRequests()
         self._left_out: frozenset[str] = frozenset()
         self._hopeless: Counter[str] = Counter()
         self._proven: set[tuple[str, frozenset[str]]] = set()
@@ -106,28 +165,32 @@ class ServerBackend:
 
     async def ask(self, call: Call, picture: Picture) -> Reply:
         """One chat completion; see `Backend.ask`."""
-        patience = _Patience(self._patience, lambda: self._opening.answered)
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(Passing),
-            wait=_wait,
-            stop=patience,
-            before_sleep=partial(self._note_trouble, patience),
-            sleep=asyncio.sleep,
-            reraise=True,
-        )
+        most, began = self._settings.retry_timeout, None
+        uri = self._uri(picture)
         try:
-            reply: Reply = await retrying(self._ask_with_options, call, self._uri(picture))
-            self.trouble = ""
-            return reply
-        except Passing as failure:
-            reason = patience.reason(failure)
-            raise RequestFailed(reason, unanswered=True, spoken=failure.spoken) from None
+            for retries in count():
+                try:
+                    reply = await self._ask_with_options(call, uri)
+                except Transient as failure:
+                    now = time.monotonic()
+                    began = began or now
+                    if failure.spoken and not self._first.answered:
+                        most = min(most, TRIAL)
+                    wait = _wait(failure, retries)
+                    if now - began + wait > most:
+                        reason = _gave_up(failure, most, tried_again=retries > 0)
+                        raise RequestFailed(
+                            reason, unanswered=True, spoken=failure.spoken
+                        ) from None
+                    self.trouble = f"{failure}; tried again for at most {most:g} s (retry_timeout)"
+                    await asyncio.sleep(wait)
+                else:
+                    self.trouble = ""
+                    return reply
         finally:
-            self._opening.end(id(call))
-
-    def _note_trouble(self, patience: "_Patience", state: RetryCallState) -> None:
-        failure = state.outcome.exception() if state.outcome else None
-        self.trouble = f"{failure}; {patience.bound}" if failure else ""
+            self._first.suspects.discard(id(call))
+            self._first.look_again()
+        raise AssertionError("unreachable")
 
     async def close(self) -> None:
         """Close all connections."""
@@ -164,7 +227,7 @@ class ServerBackend:
                 self._proven.add((call.kind, known))
                 return reply
             self._learn(tried[-1])
-            if self._structured == "on" and "schema" in tried:
+            if self._settings.structured == "on" and "schema" in tried:
                 known, tried, reason = self._left_out, [], None  # this reply is not held to it
                 continue
             return reply
@@ -174,61 +237,56 @@ class ServerBackend:
 
         Of several that were left out only the last is certain; the next call tells of the others.
         """
-        if option == "schema" and self._structured == "on":
+        if option == "schema" and self._settings.structured == "on":
             raise RequestFailed(
-                "the server takes no JSON schema: use --structured auto or off", everywhere=True
+                "the server takes no JSON schema: use structured=auto or off", everywhere=True
             )
         if option not in self._left_out:
             self._left_out |= {option}
             self.notes.append(_OPTIONS[option][1])
 
     def _sends(self, option: str, call: Call) -> bool:
-        return option != "schema" or (call.schema is not None and self._structured != "off")
+        return option != "schema" or (
+            call.schema is not None and self._settings.structured != "off"
+        )
 
     async def _send(self, call: Call, uri: str, left_out: frozenset[str]) -> Reply:
         """One request, one answer, as soon as it is this call's turn.
 
         Raises:
-            Passing: another try may succeed.
+            Transient: another try may succeed.
             Refused: the server finds fault with the request.
             RequestFailed: there will be no answer.
         """
-        async with self._opening.turn(id(call)):
+        async with self._first.turn(id(call)):
             try:
-                reply = await self._exchange(self._body(call, uri, left_out), call.max_tokens)
-            except (Passing, Refused, RequestFailed) as failure:
-                if isinstance(failure, Passing) and not failure.spoken:
-                    self._opening.silence()
-                else:
-                    self._opening.complaint(id(call))
-                raise
-            self._opening.answer()
-            return reply
+                async with asyncio.timeout(self._settings.timeout):
+                    answer = await self._connection.ask(self._body(call, uri, left_out))
+            except TimeoutError:
+                raise Transient(f"no answer within {self._settings.timeout:g} s") from None
+            except Exception as error:
+                raise self._connection.failure(error, self._settings.model) from None
+            try:
+                return read_reply(answer, call.max_tokens)
+            except ErrorSaid as error:
+                raise self._connection.failure(error, self._settings.model) from None
+            except BrokenOff as error:
+                raise Transient(str(error)) from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise self._unreadable(answer) from None
 
-    async def _exchange(self, body: dict[str, Any], max_tokens: int) -> Reply:
-        """Send a request and read its answer; raises as `_send`."""
-        try:
-            async with asyncio.timeout(self._timeout):
-                answer = await self._connection.ask(body)
-        except TimeoutError:
-            raise Passing(f"no answer within {self._timeout:g} s") from None
-        except Exception as error:
-            raise self._connection.failure(error, self.model) from None
-        try:
-            return read_reply(answer, max_tokens)
-        except ErrorSaid as error:
-            raise self._connection.failure(error, self.model) from None
-        except BrokenOff as error:
-            raise Passing(str(error)) from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise self._unreadable(answer) from None
-
-    def _unreadable(self, answer: bytes) -> Passing:
+    def _unreadable(self, answer: bytes) -> Transient:
         """What an answer means that is neither a chat completion nor an error."""
         said = self._connection.clean(error_message(answer)[0] or answer.decode(errors="replace"))
-        if said.startswith(("{", "[")):
-            return Passing("the answer is no JSON" if _torn(answer) else f"{_NO_CHAT} ({said})")
-        return Passing(f"{_NO_CHAT} ({said})", spoken=True)
+        if not said.startswith(("{", "[")):
+            return Transient(f"{_NO_CHAT} ({said})", spoken=True)
+        try:
+            json.loads(answer)
+        except ValueError:
+            return Transient("the answer is no JSON")
+        except RecursionError:
+            pass
+        return Transient(f"{_NO_CHAT} ({said})")
 
     def _body(self, call: Call, uri: str, left_out: frozenset[str]) -> dict[str, Any]:
         held = self._sends("schema", call) and "schema" not in left_out
@@ -237,14 +295,13 @@ class ServerBackend:
             {"type": "image_url", "image_url": {"url": uri}},
             {"type": "text", "text": text},
         ]
+        limit = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
         body: dict[str, Any] = {
-            "model": self.model,
+            "model": self._settings.model,
             "messages": [{"role": "user", "content": parts}],
             "stream": False,
+            limit: call.max_tokens,
         }
-        body["max_completion_tokens" if "max_tokens" in left_out else "max_tokens"] = (
-            call.max_tokens
-        )
         if "sampling" not in left_out:
             body |= {"temperature": call.temperature, "top_p": call.top_p}
         if "seed" not in left_out:
@@ -261,17 +318,6 @@ class ServerBackend:
             data = base64.b64encode(picture.data).decode()
             uri = self._uris[picture] = f"data:{picture.media_type};base64,{data}"
         return uri
-
-
-def _torn(answer: bytes) -> bool:
-    """Whether JSON does not end."""
-    try:
-        json.loads(answer)
-    except ValueError:
-        return True
-    except RecursionError:
-        return False
-    return False
 
 
 async def only_model(endpoint: str | None, key_env: str) -> str:
@@ -304,42 +350,19 @@ async def only_model(endpoint: str | None, key_env: str) -> str:
     return names[0]
 
 
-class _Patience:
-    """Tenacity's `stop`: the next try would begin too long after the first failure."""
-
-    def __init__(self, seconds: float, answered: Callable[[], bool]):
-        self._seconds, self._answered = seconds, answered
-        self._first: float | None = None
-        self._spent = 0.0
-
-    def __call__(self, state: RetryCallState) -> bool:
-        now = time.monotonic()
-        self._first = now if self._first is None else self._first
-        self._spent = now - self._first
-        failure = state.outcome.exception() if state.outcome else None
-        if isinstance(failure, Passing) and failure.spoken and not self._answered():
-            self._seconds = min(self._seconds, TRIAL)
-        return self._spent + state.upcoming_sleep > self._seconds
-
-    @property
-    def bound(self) -> str:
-        """How long a call that fails is tried again, for the user."""
-        return f"tried again for at most {self._seconds:g} s (--patience)"
-
-    def reason(self, failure: Passing) -> str:
-        """Why it ended, for the user."""
-        if failure.wait is not None and failure.wait > self._seconds:
-            return (
-                f"{failure}; it asks to wait {failure.wait:.0f} s, and the patience ends after "
-                f"{self._seconds:g} s"
-            )
-        return f"{failure}; tried again for {self._seconds:g} s" if self._spent else str(failure)
-
-
-def _wait(state: RetryCallState) -> float:
-    """Tenacity's `wait`: what the server asks for, else longer each time."""
-    failure = state.outcome.exception() if state.outcome else None
-    if isinstance(failure, Passing) and failure.wait is not None:
+def _wait(failure: Transient, retries: int) -> float:
+    """Seconds until the next try: what the server asks for, else longer each time."""
+    if failure.wait is not None:
         return max(LEAST_WAIT, failure.wait)
-    longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(state.attempt_number - 1, 20))
+    longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(retries, 20))
     return max(LEAST_WAIT, longest * random.uniform(0.5, 1.0))
+
+
+def _gave_up(failure: Transient, most: float, *, tried_again: bool) -> str:
+    """Why a call ended, for the user."""
+    if failure.wait is not None and failure.wait > most:
+        return (
+            f"{failure}; it asks to wait {failure.wait:.0f} s, and a request is tried again for "
+            f"{most:g} s (retry_timeout)"
+        )
+    return f"{failure}; tried again for {most:g} s" if tried_again else str(failure)

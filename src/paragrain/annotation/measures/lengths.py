@@ -1,7 +1,7 @@
 """Lengths of a collection's texts, in words and in tokens, against what encoders can read."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,13 @@ import numpy as np
 from paragrain.collection import Record
 from paragrain.collection.record import TEXT_FIELDS
 from paragrain.progress import progress_bar
+from paragrain.tables import Cell, Table
 
 if TYPE_CHECKING:
     from paragrain.encoders import ImageTextEncoder
 
 MAX_LENGTHS = (77, 128, 248, 512)
-"""What CLIP reads, what paragraphs are cut at here, what Long-CLIP reads, what BLIP reads."""
+"""What CLIP reads, what paragraphs are truncated to here, what Long-CLIP and BLIP read."""
 
 _BATCH = 4096
 """Texts that wait to be tokenised together."""
@@ -26,27 +27,9 @@ def share(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def percent(value: float | None) -> float | str:
-    """A share in percent, for a table."""
-    return "-" if value is None else 100 * value
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table as plain data, for a terminal or a page; "-" stands where there is no number."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: list[tuple[str | int | float, ...]]
-
-
 @dataclass(frozen=True)
 class Spread:
-    """How a length is spread over texts.
-
-    Attributes:
-        mean: the arithmetic mean.
-        percentiles: the 0th to the 100th, 101 numbers, interpolated between neighbours.
+    """How a length is spread over texts: its mean, and its 0th to 100th percentiles.
 
     >>> Spread.of(np.array([1, 2, 4, 9])).as_dict()["median"]
     3.0
@@ -57,7 +40,7 @@ class Spread:
 
     @classmethod
     def of(cls, lengths: np.ndarray) -> "Spread":
-        """The spread of one or more lengths."""
+        """The spread of one or more lengths; percentiles are interpolated between neighbours."""
         percentiles = np.percentile(lengths, np.arange(101))
         return cls(float(lengths.mean()), tuple(float(value) for value in percentiles))
 
@@ -70,10 +53,8 @@ class Spread:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         names = ("mean", "p5", "median", "p95", "max")
-        return {
-            **dict(zip(names, self.row, strict=True)),
-            "percentiles": list(self.percentiles),
-        }
+        row = dict(zip(names, self.row, strict=True))
+        return {**row, "percentiles": list(self.percentiles)}
 
 
 @dataclass(frozen=True)
@@ -84,7 +65,7 @@ class KindLengths:
         texts: how many there are, those of nothing but white space left out.
         empty: how many were left out.
         words: spread of the parts between white space; None if there are no texts.
-        tokens: spread of the uncut tokens, special tokens included; None if there are no texts.
+        tokens: spread of all tokens, special tokens included; None if there are no texts.
         longer: for each of `MAX_LENGTHS`, the texts with more tokens, which lose some of them.
     """
 
@@ -95,7 +76,7 @@ class KindLengths:
     longer: dict[int, int]
 
     def share_longer(self, max_length: int) -> float | None:
-        """Share from 0 to 1 of the texts with more tokens than `max_length`; None without texts."""
+        """Share from 0 to 1 of the texts with more tokens; None without texts."""
         return share(self.longer[max_length], self.texts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,18 +86,13 @@ class KindLengths:
             "empty": self.empty,
             "words": self.words and self.words.as_dict(),
             "tokens": self.tokens and self.tokens.as_dict(),
-            "share_longer_than": {str(b): self.share_longer(b) for b in self.longer},
+            "share_longer_than": {str(limit): self.share_longer(limit) for limit in self.longer},
         }
 
 
 @dataclass(frozen=True)
 class TextLengths:
-    """Lengths of all texts, by kind.
-
-    Attributes:
-        encoder: whose tokenizer counted.
-        kinds: by the names of `TEXT_FIELDS`, in their order.
-    """
+    """Lengths of all texts, by the names of `TEXT_FIELDS`, in tokens of an encoder's tokenizer."""
 
     encoder: str
     kinds: dict[str, KindLengths]
@@ -128,18 +104,19 @@ class TextLengths:
 
     def tables(self) -> list[Table]:
         """Words and tokens of each kind that has texts."""
-        head = ("texts", "number", "mean", "5th percentile", "median", "95th percentile", "longest")
-        words: list[tuple[str | int | float, ...]] = []
-        tokens: list[tuple[str | int | float, ...]] = []
+        header = ("texts", "number", "mean", "5th percentile", "median", "95th percentile")
+        words: list[Sequence[Cell]] = []
+        tokens: list[Sequence[Cell]] = []
         for name, kind in self.kinds.items():
             if kind.words and kind.tokens:
                 words.append((name, kind.texts, *kind.words.row))
-                shares = (percent(kind.share_longer(max_length)) for max_length in MAX_LENGTHS)
+                shares = (100 * (kind.share_longer(limit) or 0) for limit in MAX_LENGTHS)
                 tokens.append((name, kind.texts, *kind.tokens.row, *shares))
-        longer = tuple(f"over {max_length}, %" for max_length in MAX_LENGTHS)
+        longer = (f"over {limit}, %" for limit in MAX_LENGTHS)
+        title = f"Tokens of {self.encoder}, special tokens included"
         return [
-            Table("Words", head, words),
-            Table(f"Tokens of {self.encoder}, special tokens included", (*head, *longer), tokens),
+            Table("Words", (*header, "longest"), words),
+            Table(title, (*header, "longest", *longer), tokens),
         ]
 
 
@@ -172,13 +149,10 @@ class _Lengths:
         self.count()
         words = np.frombuffer(self.words, dtype=np.int32)
         tokens = np.frombuffer(self.tokens, dtype=np.int32)
-        return KindLengths(
-            len(words),
-            self.empty,
-            Spread.of(words) if len(words) else None,
-            Spread.of(tokens) if len(tokens) else None,
-            {max_length: int((tokens > max_length).sum()) for max_length in MAX_LENGTHS},
-        )
+        longer = {limit: int((tokens > limit).sum()) for limit in MAX_LENGTHS}
+        if not len(words):
+            return KindLengths(0, self.empty, None, None, longer)
+        return KindLengths(len(words), self.empty, Spread.of(words), Spread.of(tokens), longer)
 
 
 def text_lengths(
@@ -188,7 +162,7 @@ def text_lengths(
     total: int | None = None,
     progress: bool = False,
 ) -> TextLengths:
-    """Measure all texts in words and in tokens, before any cut.
+    """Measure all texts in words and in tokens, before any is truncated.
 
     Tokens are counted as the encoder counts them against its max_length: start and end token
     included. Only eight bytes a text are kept, so any number of records can be streamed.

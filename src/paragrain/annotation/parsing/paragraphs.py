@@ -8,7 +8,7 @@ one sentence again and again, the question said again, a title in one line with 
 import re
 
 from paragrain.annotation.calls import Failure, Reply
-from paragrain.annotation.parsing.cleaning import (
+from paragrain.annotation.parsing.replies import (
     BULLET,
     ENDS_SENTENCE,
     SIGN_OFF,
@@ -23,8 +23,14 @@ from paragrain.annotation.parsing.cleaning import (
     tidy,
     unquoted,
 )
-from paragrain.annotation.parsing.folding import fold, mentions_caption, without_farewell
-from paragrain.annotation.parsing.leftovers import echoes, loops, without_notes
+from paragrain.annotation.parsing.texts import (
+    echoes,
+    fold,
+    loops,
+    mentions_caption,
+    without_farewell,
+    without_notes,
+)
 from paragrain.words import SENTENCE_END, sentences
 
 MOST_WORDS = 400
@@ -119,13 +125,13 @@ def parse_paragraph(reply: Reply, wording: str = "") -> str | Failure:
     >>> parse_paragraph(Reply("Draft: A dog. It is big.\\n\\nFinal: A dog runs. It is red."))
     'A dog runs. It is red.'
     >>> str(parse_paragraph(Reply("A dog runs. It is", "length")))
-    'cut'
+    'truncated'
     """
     text = answer(reply)
     if isinstance(text, Failure):
         return text
-    cut = reply.ending == "cut"
-    found = find_json(text, cut)
+    truncated = reply.ending == "truncated"
+    found = find_json(text, truncated)
     if isinstance(found, Failure):
         return found
     if found is not None:
@@ -135,7 +141,7 @@ def parse_paragraph(reply: Reply, wording: str = "") -> str | Failure:
         text = value
     text = _last_version(_without_note(broken_lines(text)))
     if isinstance(text, Failure):
-        return Failure("cut") if cut else text
+        return Failure("truncated") if truncated else text
     if holds_refusal(text):
         return Failure("refusal")
     lines = _without_title([line.removeprefix("> ") for line in lines_of(text)])
@@ -143,7 +149,7 @@ def parse_paragraph(reply: Reply, wording: str = "") -> str | Failure:
         return Failure("unreadable", "a list")
     if len(lines) > 1 and lines[0].rstrip("*_ ").endswith((":", "：")):
         del lines[0]
-    return _checked(" ".join(_without_sign_off(lines)), cut, wording)
+    return _checked(" ".join(_without_sign_off(lines)), truncated, wording)
 
 
 def _last_version(text: str) -> str | Failure:
@@ -185,15 +191,15 @@ def _without_sign_off(lines: list[str]) -> list[str]:
     return lines
 
 
-def _checked(text: str, cut: bool, wording: str) -> str | Failure:
+def _checked(text: str, truncated: bool, wording: str) -> str | Failure:
     if len(text) > 20 * MOST_WORDS:
         return Failure("unreadable", f"{len(text):,} characters")
     text = _BOLD_TITLE.sub("", text, count=1) if _bold_title(text) else text
     text = tidy(text)
     text = without_farewell(text[_PREAMBLE.match(text).end() :])  # type: ignore[union-attr]
     text = _THE_END.sub("", without_notes(_without_heading(text)))
-    if cut or not ENDS_SENTENCE.search(text) or re.search(r"(?:\.\.|…)\W*$", text):
-        return Failure("cut")
+    if truncated or not ENDS_SENTENCE.search(text) or re.search(r"(?:\.\.|…)\W*$", text):
+        return Failure("truncated")
     plain = unquoted(text)
     if plain is None or (problem := blemish(plain)):
         return Failure("unreadable", "quotes that do not pair" if plain is None else problem)

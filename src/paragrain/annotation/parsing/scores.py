@@ -10,7 +10,7 @@ import unicodedata
 from typing import Any
 
 from paragrain.annotation.calls import Failure, Reply
-from paragrain.annotation.parsing.cleaning import (
+from paragrain.annotation.parsing.replies import (
     answer,
     find_json,
     holds_refusal,
@@ -143,19 +143,19 @@ def parse_score(reply: Reply) -> int | Failure:
     text = answer(reply)
     if isinstance(text, Failure):
         return text
-    cut = reply.ending == "cut"
-    found = find_json(text, cut)
+    truncated = reply.ending == "truncated"
+    found = find_json(text, truncated)
     if isinstance(found, tuple):
         value = _json_score(found[1])
         if value is None:
             return Failure("unreadable", "JSON without a score")
-        text, cut = value, False
+        text, truncated = value, False
     text = _plain_digits(text)
     if opens_as_refusal(text) or holds_refusal(_CORRECTED.sub("", text)):
         return Failure("refusal")
     plain = _SCALE.sub("scale", re.sub(r"\\boxed\b|[*_`$\"\[\]{}]", "", text))
-    score = _stated(plain, cut, reply.ending == "unsaid" and not isinstance(found, tuple))
-    unstated = isinstance(score, Failure) and score.kind != "cut"
+    score = _stated(plain, truncated, reply.ending == "unsaid" and not isinstance(found, tuple))
+    unstated = isinstance(score, Failure) and score.kind != "truncated"
     if (score == 0 or unstated) and mentions_refusal(text):
         return Failure("refusal")
     return score
@@ -181,7 +181,7 @@ def _json_score(value: Any) -> str | None:
     return str(value)
 
 
-def _stated(text: str, cut: bool, unsaid: bool) -> int | Failure:
+def _stated(text: str, truncated: bool, unsaid: bool) -> int | Failure:
     word = re.sub(r"[\W_]+", " ", text).strip().lower()
     if word in _WORDS:
         return _WORDS.index(word)
@@ -193,9 +193,9 @@ def _stated(text: str, cut: bool, unsaid: bool) -> int | Failure:
     if corrections and (found or re.match(r"\s*\d", text)):
         found = [max(corrections, key=lambda match: match.start("n"))]
     if not found:
-        return Failure("cut" if cut else "unreadable", "no score")
-    if any(_may_go_on(match, text, cut, unsaid) for match in found):
-        return Failure("cut", "the number may go on")
+        return Failure("truncated" if truncated else "unreadable", "no score")
+    if any(_may_go_on(match, text, truncated, unsaid) for match in found):
+        return Failure("truncated", "the number may go on")
     pairs = [pair.span() for pair in _PAIR.finditer(text)]
     numbers = {float(match["n"].replace(",", ".")) for match in found}
     if not corrections:
@@ -223,10 +223,10 @@ def _revisions(text: str, start: int, stated: set[float]) -> set[float]:
     return found
 
 
-def _may_go_on(match: re.Match[str], text: str, cut: bool, unsaid: bool) -> bool:
+def _may_go_on(match: re.Match[str], text: str, truncated: bool, unsaid: bool) -> bool:
     """Whether a number at the end of a reply may lack its last digits, as 1 of 10 does."""
     at_end = re.fullmatch(r"[.,/]?", text[match.end() :]) is not None
-    return at_end and (cut or (unsaid and match["n"] == "1"))
+    return at_end and (truncated or (unsaid and match["n"] == "1"))
 
 
 def _counts(match: re.Match[str], text: str, *, corrected: bool = False) -> bool:

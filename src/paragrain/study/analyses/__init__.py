@@ -1,1 +1,1 @@
-"""What a study looks at beside recall: each a function of data, and a drawing or a page of it."""
+"""What the analyses of a study look at, one file each, and those that other packages add."""

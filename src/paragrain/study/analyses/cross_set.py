@@ -18,26 +18,24 @@ benchmarks of equally many pairs, and a number for each:
 - **Matched cosine** of each set: the mean cosine of its own pairs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paragrain import plots
+from paragrain.collection import Collection
 from paragrain.errors import UsageError
-from paragrain.retrieval.bootstrap import RESAMPLES, interval
-from paragrain.study import figures
-from paragrain.study.analyses.pairs import (
-    Measured,
-    Pairs,
-    image_draws,
-    mean_over_images,
-    rounded,
-)
+from paragrain.pages import Block, Figure, Heading
+from paragrain.stats import RESAMPLES, Estimate, interval
+from paragrain.study.analyses.context import Analysis, AnalysisContext
+from paragrain.study.analyses.sample import EmbeddedPairs, image_draws, mean_over_images
+from paragrain.study.figures import draw_matrix
+from paragrain.study.plan import Study
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 _ROWS = 512  # images compared at once
 _CHUNK = 200  # resamples at once
@@ -65,40 +63,18 @@ class CrossSet:
         seed, resamples: of the intervals.
     """
 
-    names: Sequence[str]
+    names: list[str]
     pairs: int
     nearest: Matrix
     centroids: Matrix | None
-    matched: Sequence[Measured]
+    matched: list[Estimate]
     seed: int
     resamples: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return rounded(
-            {
-                **vars(self),
-                "names": list(self.names),
-                "nearest": vars(self.nearest),
-                "centroids": None if self.centroids is None else vars(self.centroids),
-                "matched": [measured.as_dict() for measured in self.matched],
-            }
-        )
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "CrossSet":
-        """What `as_dict` gave."""
-        matrices = [
-            None if own is None else Matrix(**{name: np.array(own[name], float) for name in _PARTS})
-            for own in (plain["nearest"], plain["centroids"])
-        ]
-        assert matrices[0] is not None
-        matched = [Measured(**own) for own in plain["matched"]]
-        about = plain["seed"], plain["resamples"]
-        return cls(plain["names"], plain["pairs"], matrices[0], matrices[1], matched, *about)
-
-
-def cross_set(sets: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: int = 0) -> CrossSet:
+def cross_set(
+    sets: Mapping[str, EmbeddedPairs], *, resamples: int = RESAMPLES, seed: int = 0
+) -> CrossSet:
     """Compare K benchmarks, each drawn by `draw_pairs` with the same encoder and size.
 
     Args:
@@ -128,11 +104,11 @@ def cross_set(sets: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: in
         for pairs in sets.values()
     ]
     apart = len({tuple(pairs.ids) for pairs in sets.values()}) == len(sets) > 2
-    parts = ([[getattr(cell, name) for cell in row] for row in nearest] for name in _PARTS)
+    shares = np.array([[(cell.value, cell.low, cell.high) for cell in row] for row in nearest])
     return CrossSet(
         list(sets),
         next(iter(sizes.values())),
-        Matrix(*map(np.array, parts)),
+        Matrix(*np.moveaxis(shares, 2, 0)),
         _centroids(list(sets.values()), resamples, seed) if apart else None,
         matched,
         seed,
@@ -140,10 +116,7 @@ def cross_set(sets: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: in
     )
 
 
-_PARTS = ("value", "low", "high")
-
-
-def _nearest(sets: Sequence[Pairs]) -> list[np.ndarray]:
+def _nearest(sets: Sequence[EmbeddedPairs]) -> list[np.ndarray]:
     """Of each set [N, K]: 1 where the nearest text of another image is, 0 elsewhere."""
     texts = np.concatenate([pairs.texts for pairs in sets])
     owner = np.repeat(np.arange(len(sets)), [len(pairs.texts) for pairs in sets])
@@ -161,7 +134,7 @@ def _nearest(sets: Sequence[Pairs]) -> list[np.ndarray]:
     return found
 
 
-def _centroids(sets: Sequence[Pairs], resamples: int, seed: int) -> Matrix:
+def _centroids(sets: Sequence[EmbeddedPairs], resamples: int, seed: int) -> Matrix:
     """Cosines [K, K] of centred centroids, and the bounds of their intervals."""
     whole = _centred_cosines(*(np.stack([getattr(p, m).mean(0) for p in sets]) for m in _SIDES))
     draws = [
@@ -200,13 +173,45 @@ def _centred_cosines(images: np.ndarray, texts: np.ndarray) -> np.ndarray:
     return cosines
 
 
-def draw_cross_set(found: CrossSet) -> "Figure":
+def draw_cross_set(found: CrossSet) -> "Drawing":
     """The share of nearest texts and, where it means anything, the cosine of the centroids."""
     matrices = [(found.nearest.value, "nearest text of another image, %", 0, (0.0, 100.0))]
     if found.centroids is not None:
         matrices.append((found.centroids.value, "cosine of centred centroids", 2, (-1.0, 1.0)))
     drawing, panels = plots.panels(len(matrices), size=(5.4, 3.4))
     for axes, (values, title, digits, limits) in zip(panels, matrices, strict=True):
-        figures.draw_matrix(axes, values, found.names, found.names, digits=digits, limits=limits)
+        draw_matrix(axes, values, found.names, found.names, digits=digits, limits=limits)
         plots.dress(axes, "texts of", "images of", title, grid=False)
     return drawing
+
+
+def _compute(context: AnalysisContext) -> dict[str, CrossSet]:
+    names = context.models()
+    benchmarks = context.study.benchmarks(names[0])
+    if len(benchmarks) < 2:
+        return {}
+    found = {}
+    for name in dict.fromkeys((names[0], names[-1])):
+        # Shares are of equal sets: all are as large as the smallest benchmark.
+        least = min(len(np.unique(context.benchmark(name, b).text_image)) for b in benchmarks)
+        found[name] = cross_set(
+            {context.study.benchmark_title(b): context.pairs(name, b, least) for b in benchmarks}
+        )
+    return found
+
+
+def _blocks(
+    study: Study, found: Mapping[str, CrossSet], collection: Collection | None
+) -> Iterator[Block]:
+    yield Heading("Across the benchmarks", 3, folded=True)
+    for name, own in found.items():
+        yield Figure(
+            draw_cross_set(own),
+            f"{study.title(name)}: of the images of each benchmark, the share whose nearest text "
+            "of another image is from each benchmark. The paper shows a matrix across data sets "
+            "and does not define it; this definition is ours.",
+            f"across-{name}",
+        )
+
+
+ANALYSIS = Analysis(CrossSet, _compute, _blocks)

@@ -11,21 +11,26 @@
 Intervals resample images, each with its text. A copy of an image is no pair with itself.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paragrain import plots
-from paragrain.retrieval.bootstrap import RESAMPLES
-from paragrain.study.analyses.pairs import Measured, Pairs, image_draws, rounded
+from paragrain.collection import Collection
+from paragrain.pages import Block, Figure, Heading
+from paragrain.stats import RESAMPLES, Estimate
+from paragrain.study.analyses.context import Analysis, AnalysisContext
+from paragrain.study.analyses.sample import EmbeddedPairs, image_draws
+from paragrain.study.plan import Study
+from paragrain.tables import Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 UNIFORMITY_T = 2.0
-_AT_ONCE = 250  # resamples whose centroids are held together
+_CHUNK = 250  # resamples whose centroids are held together
 
 TSNE: dict[str, Any] = {
     "perplexity": 30.0,
@@ -77,54 +82,44 @@ def uniformity(vectors: np.ndarray) -> float:
     return float(np.log(potentials.sum() / pairs))
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """How the N pairs of a benchmark lie.
+@dataclass(frozen=True, eq=False)
+class TsneMap:
+    """Images and texts laid flat by t-SNE; distances between far points mean little.
 
     Attributes:
-        pairs: N.
-        gap, alignment, images, texts: modality gap, alignment, and uniformity of each modality.
-        cosine: mean cosine of matched pairs, which is 1 - alignment / 2.
-        seed, resamples: of the intervals.
+        ids: of the N images.
+        images, texts: [N, 2], without a unit.
+        perplexity, seed: of t-SNE; the other settings are `TSNE`.
+        divergence: Kullback-Leibler divergence that t-SNE ended with, in nats.
+    """
+
+    ids: list[str]
+    images: np.ndarray
+    texts: np.ndarray
+    perplexity: float
+    seed: int
+    divergence: float
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """How the N pairs of a benchmark lie, with intervals; `seed` and `resamples` are theirs.
+
+    The cosine of matched pairs is 1 - alignment / 2.
     """
 
     pairs: int
-    gap: Measured
-    alignment: Measured
-    images: Measured
-    texts: Measured
-    cosine: Measured
+    modality_gap: Estimate
+    alignment: Estimate
+    uniformity_images: Estimate
+    uniformity_texts: Estimate
+    matched_cosine: Estimate
     seed: int
     resamples: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return rounded(
-            {
-                "pairs": self.pairs,
-                "modality_gap": self.gap.as_dict(),
-                "alignment": self.alignment.as_dict(),
-                "uniformity_images": self.images.as_dict(),
-                "uniformity_texts": self.texts.as_dict(),
-                "matched_cosine": self.cosine.as_dict(),
-                "uniformity_t": UNIFORMITY_T,
-                "seed": self.seed,
-                "resamples": self.resamples,
-            }
-        )
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "Geometry":
-        """What `as_dict` gave."""
-        names = ("modality_gap", "alignment", "uniformity_images", "uniformity_texts")
-        gap, near, images, texts, cosine = (
-            Measured(**plain[name]) for name in (*names, "matched_cosine")
-        )
-        about = plain["seed"], plain["resamples"]
-        return cls(plain["pairs"], gap, near, images, texts, cosine, *about)
+    map: TsneMap | None = None
 
 
-def geometry(pairs: Pairs, *, resamples: int = RESAMPLES, seed: int = 0) -> Geometry:
+def geometry(pairs: EmbeddedPairs, *, resamples: int = RESAMPLES, seed: int = 0) -> Geometry:
     """Measure gap, alignment and uniformity of pairs, with intervals over images.
 
     Memory is that of N x N and R x N numbers: 16 MB each for a thousand pairs.
@@ -134,28 +129,28 @@ def geometry(pairs: Pairs, *, resamples: int = RESAMPLES, seed: int = 0) -> Geom
     between = images - texts
     gaps = [
         np.linalg.norm(part @ between, axis=1) / len(images)
-        for part in np.array_split(draws, -(-resamples // _AT_ONCE))
+        for part in np.array_split(draws, -(-resamples // _CHUNK))
     ]
     distances = _squared_distances(images, texts)
     drawn = draws @ distances / len(images)
-    near = Measured.of(float(distances.mean()), drawn)
+    mean = float(distances.mean())
     return Geometry(
         len(images),
-        Measured.of(modality_gap(images, texts), np.concatenate(gaps)),
-        near,
+        Estimate.from_draws(modality_gap(images, texts), np.concatenate(gaps)),
+        Estimate.from_draws(mean, drawn),
         _uniformity(images, draws),
         _uniformity(texts, draws),
-        Measured.of(1 - near.value / 2, 1 - drawn / 2),
+        Estimate.from_draws(1 - mean / 2, 1 - drawn / 2),
         seed,
         resamples,
     )
 
 
-def _uniformity(vectors: np.ndarray, draws: np.ndarray) -> Measured:
+def _uniformity(vectors: np.ndarray, draws: np.ndarray) -> Estimate:
     potentials = _potentials(vectors)
     pairs = draws.sum(1) ** 2 - (draws**2).sum(1)
     means = ((draws @ potentials) * draws).sum(1) / pairs
-    return Measured.of(uniformity(vectors), np.log(means))
+    return Estimate.from_draws(uniformity(vectors), np.log(means))
 
 
 def _potentials(vectors: np.ndarray) -> np.ndarray:
@@ -177,45 +172,10 @@ def _double(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors, dtype=np.float64)
 
 
-_IMAGES, _TEXTS = "#7d8590", "#c2419f"  # pixels: to be read on light and dark, of no recipe
-
 # --- The map ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Map:
-    """Images and texts laid flat by t-SNE; distances between far points mean little.
-
-    Attributes:
-        ids: of the N images.
-        images, texts: [N, 2], without a unit.
-        perplexity, seed: of t-SNE; the other settings are `TSNE`.
-        divergence: Kullback-Leibler divergence that t-SNE ended with, in nats.
-    """
-
-    ids: list[str]
-    images: np.ndarray
-    texts: np.ndarray
-    perplexity: float
-    seed: int
-    divergence: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        settings = {**TSNE, "perplexity": self.perplexity, "seed": self.seed}
-        about = {"ids": self.ids, "settings": settings, "divergence": self.divergence}
-        return rounded({**about, "images": self.images, "texts": self.texts}, 2)
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "Map":
-        """What `as_dict` gave."""
-        settings = plain["settings"]
-        images, texts = (np.array(plain[name], dtype=float) for name in ("images", "texts"))
-        about = settings["perplexity"], settings["seed"], plain["divergence"]
-        return cls(plain["ids"], images, texts, *about)
-
-
-def tsne_map(pairs: Pairs, *, seed: int = 0) -> Map:
+def tsne_map(pairs: EmbeddedPairs, *, seed: int = 0) -> TsneMap:
     """Lay images and texts of N pairs flat, together.
 
     The same seed gives the same map on the same machine. A thousand points take some 20 s on one
@@ -226,25 +186,25 @@ def tsne_map(pairs: Pairs, *, seed: int = 0) -> Map:
     points = np.concatenate([pairs.images, pairs.texts]).astype(np.float64)
     perplexity = min(TSNE["perplexity"], (len(points) - 1) / 3)
     model = Tsne(random_state=seed, **{**TSNE, "perplexity": perplexity})
-    images, texts = np.split(model.fit_transform(points), 2)
-    divergence = float(model.kl_divergence_)
-    return Map(pairs.ids, images, texts, perplexity, seed, divergence)
+    images, texts = np.split(model.fit_transform(points).astype(np.float64).round(2), 2)
+    return TsneMap(pairs.ids, images, texts, perplexity, seed, float(model.kl_divergence_))
 
 
-def draw_maps(maps: Mapping[str, Map]) -> "Figure":
+_COLOURS = {"images": "#7d8590", "texts": "#c2419f"}  # on light and dark alike, of no recipe
+_MARKERS = {"images": "o", "texts": "x"}
+
+
+def draw_maps(maps: Mapping[str, TsneMap]) -> "Drawing":
     """One panel a model: images as dots, texts as crosses, a thin line between matched ones."""
     drawing, panels = plots.panels(len(maps), across=2, size=(2.8, 2.9))
     for axes, (name, found) in zip(panels, maps.items(), strict=True):
         apart = np.full((len(found.ids), 2), np.nan)  # all lines in one path, with gaps
         joined = np.stack([found.images, found.texts, apart], 1).reshape(-1, 2)
         axes.plot(joined[:, 0], joined[:, 1], color=plots.FRAME, linewidth=0.4, alpha=0.5, zorder=1)
-        for points, colour, marker, label in (
-            (found.images, _IMAGES, "o", "images"),
-            (found.texts, _TEXTS, "x", "texts"),
-        ):
-            axes.scatter(
-                points[:, 0], points[:, 1], s=9, c=colour, marker=marker, linewidths=0.9
-            ).set(label=label, rasterized=True)
+        for side, colour in _COLOURS.items():
+            across, up = getattr(found, side).T
+            marks = axes.scatter(across, up, s=9, c=colour, marker=_MARKERS[side], linewidths=0.9)
+            marks.set(label=side, rasterized=True)
         plots.dress(axes, "", "", name, grid=False)
         axes.spines[:].set(visible=True, color=plots.FRAME)
         axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
@@ -254,3 +214,49 @@ def draw_maps(maps: Mapping[str, Map]) -> "Figure":
         fontsize=plots.SMALL, markerscale=1.6, labelcolor=plots.INK,
     )  # fmt: skip
     return drawing
+
+
+# --- In a study -------------------------------------------------------------------------------
+
+
+def _compute(context: AnalysisContext) -> dict[str, Geometry]:
+    benchmark = context.spec.map or context.spec.benchmark
+    found = {}
+    for name in context.models():
+        pairs = context.pairs(name, benchmark)
+        found[name] = replace(geometry(pairs), map=tsne_map(pairs))
+    return found
+
+
+def _blocks(
+    study: Study, found: Mapping[str, Geometry], collection: Collection | None
+) -> Iterator[Block]:
+    assert study.file.analyses is not None
+    where = study.benchmark_title(study.file.analyses.map or study.file.analyses.benchmark)
+    yield Heading("Where images and texts lie", 3)
+    maps = {study.title(name): one.map for name, one in found.items() if one.map}
+    if maps:
+        pairs = len(next(iter(maps.values())).images)
+        yield Figure(
+            draw_maps(maps),
+            f"t-SNE of images and texts together, {pairs:,} pairs of {where}. Distances between "
+            "clumps mean nothing.",
+            "tsne",
+        )
+    yield Table(
+        "Gap: distance of the centroids of images and texts (Liang et al. 2022). Alignment: mean "
+        "squared distance of matched pairs, lower is closer. Uniformity: log of the mean Gaussian "
+        "potential, lower is more even (Wang and Isola 2020). With 95 % intervals over images.",
+        ["model", "modality gap", "alignment", "uniformity of images", "uniformity of texts"],
+        [
+            [study.title(name), *(
+                getattr(one, part)
+                for part in ("modality_gap", "alignment", "uniformity_images", "uniformity_texts")
+            )]
+            for name, one in found.items()
+        ],
+        {1: ".3f", 2: ".3f", 3: ".2f", 4: ".2f"},
+    )  # fmt: skip
+
+
+ANALYSIS = Analysis(Geometry, _compute, _blocks)

@@ -22,26 +22,26 @@ import torch
 from torch import nn
 
 from paragrain import plots
+from paragrain.collection import Collection
 from paragrain.encoders import BlipEncoder, ClipEncoder, SiglipEncoder
 from paragrain.encoders.base import ImageTextEncoder, evaluating, length_batches, pad
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark
-from paragrain.progress import progress_bar
-from paragrain.retrieval.bootstrap import RESAMPLES
-from paragrain.study import figures
-from paragrain.study.analyses.gradients import watched
-from paragrain.study.analyses.pairs import (
-    Measured,
-    check_vision,
-    draw_rows,
-    mean_over_images,
-    rounded,
-)
+from paragrain.pages import Block, Figure, Heading
+from paragrain.stats import RESAMPLES, Estimate
+from paragrain.study.analyses.context import Analysis, AnalysisContext
+from paragrain.study.analyses.saliency import read_spans, watched
+from paragrain.study.analyses.sample import check_images, draw_rows, mean_over_images
+from paragrain.study.figures import Band, Styles, draw_bands
+from paragrain.study.plan import Study
+from paragrain.tables import Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
-MEASURES = ("gradient", "attention")
+MEASURES = {"gradient": "gradient of the pair's cosine", "attention": "attention"}
+"""What each is called in a report."""
+
 BEHIND = 60
 """Tokens that a maximum length of 60 would not read are "behind"."""
 
@@ -78,45 +78,15 @@ class Positions:
     texts: int
     max_length: int
     starts: list[int]
-    by_position: list[Measured]
+    by_position: list[Estimate]
     reach: list[int]
-    by_tenth: list[Measured]
-    behind: Measured
-    behind_even: Measured
-    mean_place: Measured
-    special: Measured
+    by_tenth: list[Estimate]
+    behind: Estimate
+    behind_even: Estimate
+    mean_place: Estimate
+    special: Estimate
     seed: int
     resamples: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return rounded(
-            {
-                name: _plain(value) if name not in ("starts", "reach") else list(value)
-                for name, value in vars(self).items()
-            }
-            | {"behind_tokens": BEHIND, "bin_width": WIDTH}
-        )
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "Positions":
-        """What `as_dict` gave."""
-        own = {name: plain[name] for name in cls.__dataclass_fields__}
-        for name in ("by_position", "by_tenth"):
-            own[name] = [_measured(one) for one in own[name]]
-        for name in ("behind", "behind_even", "mean_place", "special"):
-            own[name] = _measured(own[name])
-        return cls(**own)
-
-
-def _measured(plain: Mapping[str, float | None]) -> Measured:
-    return Measured(**{name: float("nan") if v is None else v for name, v in plain.items()})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return vars(value) if isinstance(value, Measured) else value
 
 
 def positions(
@@ -128,7 +98,6 @@ def positions(
     size: int = 300,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    progress: bool = False,
 ) -> Positions:
     """Weigh the places of `size` texts of a benchmark, one of each image that is drawn.
 
@@ -141,7 +110,7 @@ def positions(
     """
     if measure not in MEASURES:
         raise UsageError(f"unknown measure {measure!r}: choose one of {', '.join(MEASURES)}")
-    check_vision(benchmark, encoder)
+    check_images(benchmark, encoder)
     images, texts = draw_rows(benchmark, size, seed)
     written = [benchmark.texts[row] for row in texts]
     vectors = torch.from_numpy(benchmark.images[images]).to(encoder.device)
@@ -149,27 +118,19 @@ def positions(
     rows = [found.row(index) for index in range(len(found))]
     weigh = _gradients if measure == "gradient" else _attentions
     weights: list[np.ndarray] = [np.zeros(0)] * len(rows)
-    with progress_bar(
-        f"weighing tokens by {measure}", len(rows), unit="texts", show=progress
-    ) as step:
-        for batch in length_batches([len(row) for row in rows], _BATCH_TOKENS):
-            own = [rows[index] for index in batch]
-            ids, mask = (part.to(encoder.device) for part in pad(own, encoder.pad_id))
-            by_text = weigh(encoder, ids, mask, vectors[torch.from_numpy(batch)])
-            for place, index in enumerate(batch.tolist()):
-                weights[index] = by_text[place, : len(rows[index])]
-            step(len(batch))
-    words = [_stand_for_words(encoder, *pair) for pair in zip(written, rows, strict=True)]
+    for batch in length_batches([len(row) for row in rows], _BATCH_TOKENS):
+        ids, mask = pad([rows[index] for index in batch], encoder.pad_id)
+        ids, mask = ids.to(encoder.device), mask.to(encoder.device)
+        by_text = weigh(encoder, ids, mask, vectors[torch.from_numpy(batch)])
+        for place, index in enumerate(batch.tolist()):
+            weights[index] = by_text[place, : len(rows[index])]
+    words = [
+        np.array([end > start for start, end in read_spans(encoder, text, row)])
+        for text, row in zip(written, rows, strict=True)
+    ]
     return summarise(
         weights, words, measure=measure, max_length=max_length, resamples=resamples, seed=seed
     )
-
-
-def _stand_for_words(encoder: ImageTextEncoder, text: str, row: np.ndarray) -> np.ndarray:
-    """bool [L]: which tokens of a row stand for something in the text."""
-    spans = encoder.token_spans(text)
-    spans = spans if len(spans) <= len(row) else [*spans[: len(row) - 1], spans[-1]]
-    return np.array([end > start for start, end in spans])
 
 
 def summarise(
@@ -322,17 +283,15 @@ def _attending(tower: Any, keep: Any) -> Iterator[None]:
             tower.set_attn_implementation(before)
 
 
-# --- The drawing ------------------------------------------------------------------------------
+# --- In a study -------------------------------------------------------------------------------
 
 
-def draw_positions(
-    found: Mapping[str, Positions], looks: figures.Looks, *, least: int = 20
-) -> "Figure":
+def draw_positions(found: Mapping[str, Positions], styles: Styles, *, least: int = 20) -> "Drawing":
     """Weight by position, and share by tenth, one line a model; 1 and 10 % are an even spread.
 
     Args:
         found: by model, all of one measure.
-        looks: of each model.
+        styles: of each model.
         least: bins that fewer texts reach are not drawn.
     """
     drawing, (above, below) = plots.panels(2, size=(5.4, 3.3))
@@ -341,25 +300,59 @@ def draw_positions(
     for name, one in found.items():
         shown = [place for place, reach in enumerate(one.reach) if reach >= min(least, one.texts)]
         middles = [one.starts[place] + (WIDTH - 1) / 2 for place in shown]
-        by_position[name] = middles, [one.by_position[place] for place in shown]
-        tenths = [Measured(100 * m.value, 100 * m.low, 100 * m.high) for m in one.by_tenth]
-        by_tenth[name] = [5.0 + 10 * place for place in range(TENTHS)], tenths
-    above.axhline(1, color=plots.SOFT, linewidth=0.9)
-    below.axhline(10, color=plots.SOFT, linewidth=0.9)
-    for axes, lines in ((above, by_position), (below, by_tenth)):
-        for name, (places, band) in lines.items():
-            _line(axes, places, band, looks[name])
+        by_position[name] = Band.of(middles, [one.by_position[place] for place in shown])
+        by_tenth[name] = Band.of(
+            [5.0 + 10 * place for place in range(TENTHS)], one.by_tenth, scale=100
+        )
+    for axes, bands, even in ((above, by_position, 1), (below, by_tenth, 10)):
+        axes.axhline(even, color=plots.SOFT, linewidth=0.9)
+        draw_bands(axes, bands, styles)
     plots.dress(above, "position of the token", f"{measure} of a token, even = 1")
     plots.dress(below, "place in the text, %", f"share of {measure}, %")
-    for axes, lines in ((above, by_position), (below, by_tenth)):
+    for axes, bands in ((above, by_position), (below, by_tenth)):
         axes.set_ylim(bottom=0)
-        plots.name_ends(
-            axes, [(n, places[-1], band[-1].value) for n, (places, band) in lines.items() if band]
-        )
+        plots.name_ends(axes, [end for name, band in bands.items() if (end := band.end(name))])
     return drawing
 
 
-def _line(axes: Any, places: list[float], band: list[Measured], look: Mapping[str, Any]) -> None:
-    low, high, mean = ([getattr(m, part) for m in band] for part in ("low", "high", "value"))
-    axes.fill_between(places, low, high, color=look["color"], alpha=0.16, linewidth=0)
-    axes.plot(places, mean, **look, markersize=4, linewidth=1.6)
+def _compute(context: AnalysisContext) -> dict[str, dict[str, Positions]]:
+    return {
+        name: {
+            measure: positions(
+                context.benchmark(name),
+                context.encoder(name),
+                max_length=context.max_length(name),
+                measure=measure,
+            )
+            for measure in MEASURES
+            if measure == "gradient" or not can_attend(context.encoder(name))
+        }
+        for name in context.models()
+    }
+
+
+def _blocks(
+    study: Study, found: Mapping[str, Mapping[str, Positions]], collection: Collection | None
+) -> Iterator[Block]:
+    yield Heading("Which places of a text count?", 3, folded=True)
+    for measure, what in MEASURES.items():
+        own = {study.title(name): by[measure] for name, by in found.items() if measure in by}
+        if not own:
+            continue
+        yield Figure(
+            draw_positions(own, study.styles),
+            f"Share of the {what} over the places of the tokens, with 95 % bands.",
+            f"positions-{measure}",
+        )
+        yield Table(
+            f"The same {what} in numbers, with 95 % intervals over images.",
+            ["model", f"share behind token {BEHIND}", "if spread evenly", "mean place, 0 to 1"],
+            [
+                [title, one.behind, one.behind_even.value, one.mean_place]
+                for title, one in own.items()
+            ],
+            {1: ".3f", 2: ".3f", 3: ".3f"},
+        )
+
+
+ANALYSIS = Analysis(dict[str, Positions], _compute, _blocks)

@@ -7,10 +7,10 @@ worst direction, not whether the part speaks for or against the match. Shares su
 picture, and over all tokens of the text, special ones included.
 """
 
-import base64
 import io
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,15 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import nn
+from transformers import PreTrainedModel
 
-from paragrain import pages
+from paragrain.collection import Collection
 from paragrain.encoders.base import ImageTextEncoder, pad
-from paragrain.errors import UsageError
+from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import decode
-from paragrain.study.analyses.gradients import watched
-from paragrain.study.analyses.pairs import rounded
+from paragrain.pages import Block, Gallery, Heading, OnPage, Picture, Shaded, Text
+from paragrain.study.analyses.context import Analysis, AnalysisContext
+from paragrain.study.plan import Study
 from paragrain.words import word_spans
 
 SQUARE = 16
@@ -38,7 +40,7 @@ _TOP = 5
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text: where it stands, and its share; None if it lies behind the length."""
+    """A word of a text: where it stands, and its share; None if it is behind the length."""
 
     start: int
     end: int
@@ -52,9 +54,9 @@ class Saliency:
     Attributes:
         id: of the image.
         text: the whole text.
-        tokens: the maximum length it was read with.
+        max_length: that it was read with.
         cosine: of the pair.
-        picture: uint8 [H, W, 3], what the image encoder sees.
+        picture: PNG file of what the image encoder sees.
         patches: float64 [rows, columns], shares that sum to 1.
         words: in order; a word of several word pieces has their sum.
         special: share of each token that stands for no word, by its name; "fill" for what the
@@ -65,28 +67,56 @@ class Saliency:
     text: str
     max_length: int
     cosine: float
-    picture: np.ndarray
+    picture: bytes
     patches: np.ndarray
     words: list[Word]
     special: dict[str, float]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data; the picture as a PNG file in base64."""
-        file = io.BytesIO()
-        Image.fromarray(self.picture).save(file, "PNG")
-        words = [[word.start, word.end, word.share] for word in self.words]
-        picture = base64.b64encode(file.getvalue()).decode()
-        return rounded({**vars(self), "picture": picture, "words": words})
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "Saliency":
-        """What `as_dict` gave."""
-        own = {
-            "picture": np.asarray(decode(base64.b64decode(plain["picture"]))),
-            "patches": np.array(plain["patches"], float),
-            "words": [Word(*word) for word in plain["words"]],
-        }
-        return cls(**{**plain, **own})
+def input_embeddings(encoder: ImageTextEncoder) -> nn.Embedding:
+    """The table in which the text side of an encoder looks its token ids up.
+
+    Raises:
+        ParagrainError: no model inside says which table that is.
+    """
+    parts = [getattr(encoder, "text", None), encoder.model]
+    for module in (module for part in parts if part is not None for module in part.modules()):
+        if not isinstance(module, PreTrainedModel):
+            continue
+        try:
+            found = module.get_input_embeddings()
+        except NotImplementedError:
+            continue
+        if isinstance(found, nn.Embedding):
+            return found
+    raise ParagrainError(
+        f"{encoder.name} does not say where its text encoder looks tokens up, so nothing can be "
+        "told of single tokens: use a Hugging Face text encoder"
+    )
+
+
+@contextmanager
+def watched(encoder: ImageTextEncoder) -> Iterator[list[torch.Tensor]]:
+    """Gradients on and dropout off while the block runs; yields the token vectors it looks up.
+
+    Each call of `text_features` adds one tensor [B, L, H] to the list, of which gradients can be
+    asked; L counts what the encoder fills texts up with. Weights get no gradients of this.
+    """
+    leaves: list[torch.Tensor] = []
+
+    def keep(module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1].clone()  # some models add to it in place
+
+    handle = input_embeddings(encoder).register_forward_hook(keep)
+    training = encoder.training
+    encoder.eval()
+    try:
+        with torch.enable_grad():
+            yield leaves
+    finally:
+        handle.remove()
+        encoder.train(training)
 
 
 def saliency(
@@ -97,8 +127,7 @@ def saliency(
     Args:
         encoder: any, with an image side that is there; it stays as it is.
         image: upright RGB, as `images.decode` gives it.
-        text: is read up to `tokens` tokens.
-        tokens: the maximum length.
+        text: is read up to `max_length` tokens.
         id: of the image, for the page.
 
     Raises:
@@ -153,25 +182,35 @@ def _side(encoder: ImageTextEncoder) -> int:
     return SQUARE
 
 
-def _seen(encoder: ImageTextEncoder, pixels: np.ndarray) -> np.ndarray:
-    """uint8 [H, W, 3]: preprocessed pixels [3, H, W] as a picture again."""
+def _seen(encoder: ImageTextEncoder, pixels: np.ndarray) -> bytes:
+    """Preprocessed pixels [3, H, W] as a picture again, a PNG file."""
     settings = encoder.preprocessing()
     if settings["do_normalize"]:
         mean, deviation = (
             np.asarray(settings[name]).reshape(-1, 1, 1) for name in ("image_mean", "image_std")
         )
         pixels = pixels * deviation + mean
-    picture: np.ndarray = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
-    return picture
+    whole = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
+    return _file(Image.fromarray(whole), "PNG")
+
+
+def _file(image: Image.Image, kind: str) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, quality=85)
+    return file.getvalue()
+
+
+def read_spans(encoder: ImageTextEncoder, text: str, row: np.ndarray) -> list[tuple[int, int]]:
+    """Start and end in `text` of each token of its row, which may be truncated to its end token."""
+    spans = encoder.token_spans(text)
+    return spans if len(spans) <= len(row) else [*spans[: len(row) - 1], spans[-1]]
 
 
 def _by_word(
     encoder: ImageTextEncoder, text: str, row: np.ndarray, shares: np.ndarray
 ) -> tuple[list[Word], dict[str, float]]:
     """Shares [L] of the tokens of a row, and of what fills it up, joined to words."""
-    spans = encoder.token_spans(text)
-    if len(spans) > len(row):
-        spans = [*spans[: len(row) - 1], spans[-1]]  # as `Tokens.row` cuts
+    spans = read_spans(encoder, text, row)
     words = word_spans(text)
     ends = [end for _, end in words]
     own = np.zeros(len(words))
@@ -191,68 +230,61 @@ def _by_word(
     ], special
 
 
-# --- The page ---------------------------------------------------------------------------------
+# --- In a study -------------------------------------------------------------------------------
 
 
-def saliency_html(found: Mapping[str, Saliency]) -> str:
+def saliency_blocks(found: Mapping[str, Saliency]) -> Iterator[Block]:
     """One pair as several models see it: the picture, heat maps, and the text with shaded words.
 
     Args:
-        found: by model; all of the same image and text.
-
-    Returns:
-        HTML for `pages.page`, everything escaped.
+        found: by the title of the model; all of the same image and text.
     """
     first = next(iter(found.values()))
-    plain = Image.fromarray(first.picture)
-    parts = [_picture(_enlarged(plain), first.id, "the picture, as it is seen")]
+    plain = _enlarged(first)
+    pictures = [Picture(_file(plain, "JPEG"), first.id, ["the picture, as it is seen"])]
     for name, one in found.items():
         told = f"{name}, cosine {one.cosine:.3f}"
-        parts.append(_picture(_heated(one), f"where {name} looks", told))
-    texts = "".join(_shaded(name, one) for name, one in found.items())
-    return f"<div class=heat>{''.join(parts)}</div><div class=shaded>{texts}</div>"
+        pictures.append(Picture(_file(_heated(one), "JPEG"), f"where {name} looks", [told]))
+    yield Gallery(pictures, large=True)
+    for name, one in found.items():
+        yield Shaded(name, _parts(one), _HEAT)
+        yield Text(_in_numbers(one), dim=True)
 
 
-def _shaded(name: str, found: Saliency) -> str:
-    """A text whose words are the darker the larger their share, and the largest in numbers."""
+def _parts(found: Saliency) -> list[tuple[str, float | None, str]]:
+    """The text in parts, its words the darker the larger their share."""
     most = max((word.share or 0.0 for word in found.words), default=0.0) or 1.0
-    pieces, last = [], 0
+    parts: list[tuple[str, float | None, str]] = []
+    last = 0
     for word in found.words:
-        pieces.append(pages.text(found.text[last : word.start]))
-        inside = pages.text(found.text[word.start : word.end])
-        if word.share is None:
-            pieces.append(f"<s>{inside}</s>")
-        else:
-            red, green, blue = _HEAT
-            shade = f"rgba({red},{green},{blue},{_MOST * word.share / most:.2f})"
-            title = f"{100 * word.share:.1f} %"
-            pieces.append(f"<mark style='background:{shade}' title='{title}'>{inside}</mark>")
+        parts.append((found.text[last : word.start], 0.0, ""))
+        inside, share = found.text[word.start : word.end], word.share
+        strength = None if share is None else _MOST * share / most
+        parts.append((inside, strength, "" if share is None else f"{100 * share:.1f} %"))
         last = word.end
+    return parts
+
+
+def _in_numbers(found: Saliency) -> str:
     ranked = sorted((w for w in found.words if w.share), key=lambda w: -(w.share or 0.0))
-    told = [f"{found.text[w.start : w.end]} {100 * (w.share or 0):.1f} %" for w in ranked[:_TOP]]
+    words = [f"{found.text[w.start : w.end]} {100 * (w.share or 0):.1f} %" for w in ranked[:_TOP]]
     rest = [f"{token} {100 * share:.1f} %" for token, share in found.special.items()]
-    unread = f" Struck out: not read, with a maximum length of {found.max_length} tokens."
-    note = f"Most: {', '.join(told)}. Tokens that are no words: {', '.join(rest) or 'none'}."
-    note += unread if any(word.share is None for word in found.words) else ""
-    return f"<p><b>{pages.text(name)}</b> {''.join(pieces)}</p>{pages.paragraph(note, dim=True)}"
+    note = f"Most: {', '.join(words)}. Tokens that are no words: {', '.join(rest) or 'none'}."
+    if any(word.share is None for word in found.words):
+        note += f" Struck out: not read, with a maximum length of {found.max_length} tokens."
+    return note
 
 
-def _picture(image: Image.Image, alt: str, caption: str) -> str:
-    data = io.BytesIO()
-    image.save(data, "JPEG", quality=85)
-    shown = pages.picture(data.getvalue(), "image/jpeg", alt)
-    return f"<figure>{shown}<figcaption>{pages.text(caption)}</figcaption></figure>"
-
-
-def _enlarged(image: Image.Image) -> Image.Image:
+def _enlarged(found: Saliency) -> Image.Image:
     """A small picture made large enough to be looked at."""
+    image = decode(found.picture)
     height = round(_SHOWN * image.height / image.width)
     return image.resize((_SHOWN, height), Image.Resampling.LANCZOS)
 
 
 def _heated(found: Saliency) -> Image.Image:
     """The picture in pale grey, its patches in vermilion by their share."""
-    grey = _enlarged(Image.fromarray(found.picture)).convert("L").convert("RGB")
+    grey = _enlarged(found).convert("L").convert("RGB")
     pale = np.asarray(grey, np.float64) * 0.6 + 255 * 0.4
     strength = found.patches / max(found.patches.max(), 1e-12)
     rows, columns = found.patches.shape
@@ -265,3 +297,34 @@ def _heated(found: Saliency) -> Image.Image:
     alpha = (_MOST + 0.15) * strength[side_y][:, side_x, None]
     mixed = (1 - alpha) * pale + alpha * np.array(_HEAT)
     return Image.fromarray(np.rint(mixed).astype(np.uint8))
+
+
+def _compute(context: AnalysisContext) -> dict[str, Saliency]:
+    names = context.models()
+    collection = context.collections[
+        context.study.file.benchmarks[context.spec.benchmark].collection
+    ]
+    first = context.benchmark(names[0])
+    row = int(np.random.default_rng(0).choice(np.unique(first.text_image)))
+    text = first.texts[int(np.flatnonzero(first.text_image == row)[0])]
+    record = collection.get([first.ids[row]])[first.ids[row]]
+    image = decode(collection.image_bytes(record))
+    return {
+        name: saliency(
+            context.encoder(name), image, text, max_length=context.max_length(name), id=record.id
+        )
+        for name in names
+    }
+
+
+def _blocks(
+    study: Study, found: Mapping[str, Saliency], collection: Collection | None
+) -> Iterator[Block]:
+    yield Heading("What a pair's cosine hangs on", 3, folded=True)
+    yield Text("One pair, drawn with seed 0: the gradient of its cosine by patch and by word.")
+    by_title = {study.title(name): one for name, one in found.items()}
+    instead = "The picture of this part is on the page `index.html`."
+    yield OnPage(list(saliency_blocks(by_title)), instead)
+
+
+ANALYSIS = Analysis(Saliency, _compute, _blocks)

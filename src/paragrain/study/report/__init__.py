@@ -5,21 +5,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paragrain.pages import Block, Command, Heading, Text, save
+from paragrain.study.analyses.registry import analyses_section
+from paragrain.study.claims import claims_section, evidence_section
 from paragrain.study.plan import Study
-from paragrain.study.report.blocks import Block, Command, Heading, Table, Words, save
-from paragrain.study.report.data import keep_data, stored_findings, write_data
-from paragrain.study.report.findings import Findings, findings_of
-from paragrain.study.report.looking import looking_section
+from paragrain.study.report.data import (
+    Findings,
+    Provenance,
+    findings_of,
+    keep_data,
+    stored_findings,
+    write_data,
+)
 from paragrain.study.report.sections import (
-    claims_section,
     curves_section,
-    evidence_section,
     group_section,
     main_section,
     seeds_told,
-    title_of,
 )
-from paragrain.study.tables import Scores
+from paragrain.study.scores import StudyScores
+from paragrain.tables import Table
+from paragrain.words import counted
 
 __all__ = ["WrittenReport", "write_report"]
 
@@ -96,7 +102,7 @@ def _blocks(study: Study, found: Findings, stored: Path | None) -> Iterator[Bloc
             yield Heading(title)
         for name, group in groups.items():
             yield from group_section(study, scores, name, group)
-    yield from looking_section(study, found.looked, found.collection)
+    yield from analyses_section(study, found.analyses, found.added, found.collection)
     yield from evidence_section(found.verdicts)
     yield from _how(study, found, stored)
 
@@ -105,36 +111,33 @@ def _head(study: Study, found: Findings) -> Iterator[Block]:
     """What was asked, and of how much the answer is made: counted, not planned."""
     scores = found.scores
     if study.file.question:
-        yield Words(study.file.question)
+        yield Text(study.file.question)
     trained = [name for name, cells in study.models.items() if cells[0].recipe is not None]
     done = [name for name in trained if name in scores.recalls]
     measured = {column.benchmark for own in scores.recalls.values() for column in own}
-    ways = f"{len(done)} way{'s' * (len(done) != 1)} of training"
+    ways = f"{counted(len(done), 'way')} of training"
     if len(done) < len(trained):
         ways = f"{len(done)} of the {len(trained)} ways of training that the file names"
     seeds = seeds_told(study, scores, done)
-    yield Words(
-        f"{ways}{f', {seeds} each' if seeds.endswith(('seed', 'seeds')) else ''}"
-        f"{f', of {seeds}' if seeds and not seeds.endswith(('seed', 'seeds')) else ''}, from "
-        f"{study.start}, measured on {len(measured)} benchmark{'s' * (len(measured) != 1)} by "
-        "exact ranks over all images and texts. Everything below comes from the commands beside "
-        "it.",
+    each = f", {seeds} each" if seeds.endswith(("seed", "seeds")) else f", of {seeds}"
+    yield Text(
+        f"{ways}{each if seeds else ''}, from {study.start}, measured on "
+        f"{counted(len(measured), 'benchmark')} by exact ranks over all images and texts. "
+        "Everything below comes from the commands beside it.",
         dim=True,
     )
-    failed = dict(found.made.failed)
+    failed = dict(found.provenance.failed)
     unrun = [label for label in scores.missing if label not in failed]
     if unrun:
         some = "; ".join(unrun[:MISSING])
         more = f"; and {len(unrun) - MISSING:,} more" if unrun[MISSING:] else ""
-        yield Words(
-            f"Not in here, or not with all results, since not done: {some}{more}.", dim=True
-        )
+        yield Text(f"Not in here, or not with all results, since not done: {some}{more}.", dim=True)
     for label, why in list(failed.items())[:MISSING]:
-        yield Words(f"Failed: {label} ({why}).", dim=True)
+        yield Text(f"Failed: {label} ({why}).", dim=True)
     yield from _trained_on(study, scores)
 
 
-def _trained_on(study: Study, scores: Scores) -> Iterator[Block]:
+def _trained_on(study: Study, scores: StudyScores) -> Iterator[Block]:
     """Which benchmarks hold images that models learned from: those numbers are no test."""
     for benchmark, measured in scores.measured.items():
         models: dict[str, list[str]] = {}
@@ -142,12 +145,12 @@ def _trained_on(study: Study, scores: Scores) -> Iterator[Block]:
             for line in lines:
                 models.setdefault(line, []).append(study.title(name))
         for line, titles in models.items():
-            yield Words(f"NOTE: {title_of(study, benchmark)}: {line} ({', '.join(titles)}).")
+            yield Text(f"NOTE: {study.benchmark_title(benchmark)}: {line} ({', '.join(titles)}).")
 
 
 def _how(study: Study, found: Findings, stored: Path | None) -> Iterator[Block]:
     """How to make all of it again."""
-    config, made = study.config, found.made
+    config, made = study.config, found.provenance
     max_lengths = ", ".join(f"{k} {v}" for k, v in config.max_length.model_dump().items())
     steps = "" if config.max_steps is None else f" at most {config.max_steps:,} steps,"
     epochs = f" {config.epochs} epochs," if config.max_steps is None else ""
@@ -155,36 +158,36 @@ def _how(study: Study, found: Findings, stored: Path | None) -> Iterator[Block]:
     again = f"paragrain study run {study.path}\nparagrain study report {study.path}"
     yield Command(again)
     if stored is not None:
-        yield Words(
+        yield Text(
             f"Page and plots were drawn from the stored numbers in {stored.name}, which "
             f"paragrain {made.version} had computed."
         )
-    yield Words(
+    yield Text(
         f"Start: {study.file.model}. AdamW, learning rate {config.learning_rate:g}, "
         f"{config.batch_size} images a step,{steps}{epochs} {config.warmup_steps} warm-up steps "
         "(at most a tenth of a run), "
         f"temperature {config.temperature:g}, weight decay {config.weight_decay:g}. Lengths "
         f"in training: {max_lengths}. What a model has otherwise stands in its table. The seed is "
         "of the order of the data, the random picks and dropout; all seeds train on the same "
-        f"images. {_cost(made.done, made.cells, made.timed, made.hours)} "
+        f"images. {_cost(made)} "
         f"paragrain {made.version}."
     )
     yield from _benchmarks(study, found)
     for note in study.file.notes:
-        yield Words(note)
-    yield Words(
+        yield Text(note)
+    yield Text(
         f"{found.scores.method} Ranks are strict: copies of an image under other ids are wrong "
         "answers. All numbers as data: results.csv, results.json."
     )
 
 
-def _cost(done: int, cells: int, timed: int, hours: float) -> str:
+def _cost(made: Provenance) -> str:
     """What it took, of how many cells."""
-    told = f"{done:,} of {cells:,} cells are done"
-    if not timed:
-        return f"{told}; how long they took is not known."
-    of = "" if timed == cells else f" of the {timed:,} whose time is known"
-    return f"{told}; the wall times{of} add up to {hours:.1f} hours."
+    done = f"{made.done:,} of {made.cells:,} cells are done"
+    if not made.timed:
+        return f"{done}; how long they took is not known."
+    of = "" if made.timed == made.cells else f" of the {made.timed:,} whose time is known"
+    return f"{done}; the wall times{of} add up to {made.hours:.1f} hours."
 
 
 def _benchmarks(study: Study, found: Findings) -> Iterator[Block]:
@@ -192,26 +195,18 @@ def _benchmarks(study: Study, found: Findings) -> Iterator[Block]:
     rows = []
     for name, one in found.scores.measured.items():
         spec = study.file.benchmarks[name]
-        own = {
-            study.title(m): tokens
-            for m, tokens in one.max_length.items()
-            if tokens != spec.max_length
-        }
-        less = "".join(f"; {title} {tokens}" for title, tokens in own.items())
-        rows.append(
-            [
-                title_of(study, name),
-                f"{spec.collection}, {spec.place}",
-                spec.field,
-                f"{one.images:,}",
-                f"{one.texts:,}",
-                f"{spec.max_length}{less}",
-            ]
+        where = f"{spec.collection}, {spec.place}"
+        other = "".join(
+            f"; {study.title(model)} {length}"
+            for model, length in one.max_length.items()
+            if length != spec.length
         )
+        counts = [f"{one.images:,}", f"{one.texts:,}", f"{spec.length}{other}"]
+        rows.append([study.benchmark_title(name), where, spec.field, *counts])
     if rows:
         yield Table(
+            "What was measured: images and texts that were ranked, and the maximum length.",
             ["benchmark", "collection, split", "texts", "images", "number of texts", "tokens"],
             rows,
-            "What was measured: images and texts that were ranked, and the maximum length.",
             words=True,
         )

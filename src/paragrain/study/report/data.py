@@ -1,76 +1,135 @@
-"""The numbers of a report as CSV and JSON, and a report's findings back from that JSON.
+"""What a report tells, and its numbers as CSV and JSON.
 
 `results.json` holds all that a report shows, so that its page and plots can be drawn anew without
 the hours that the numbers took: `paragrain study report FILE --from results.json`.
 """
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from paragrain.errors import UsageError
+from paragrain.collection import Collection
+from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation.stored import DIRECTIONS, KS
 from paragrain.files import read_json, write_json, write_text
-from paragrain.study.claims import Evidence, Verdict
+from paragrain.pages import Block
+from paragrain.stats import Estimate
+from paragrain.study.analyses.context import AnalysisContext
+from paragrain.study.analyses.registry import Found, analyse, found_from_plain
+from paragrain.study.cells import cell_folder, failure
+from paragrain.study.claims import Evidence, Verdict, verdicts
+from paragrain.study.data import collection_folder, prepare_collections
+from paragrain.study.forecast import measured_hours
+from paragrain.study.plain import from_plain, to_plain
 from paragrain.study.plan import Study
-from paragrain.study.report.findings import Findings, Made, pictures
-from paragrain.study.report.looking import Looked
 from paragrain.study.report.sections import base_of, columns_of, recipes_of
-from paragrain.study.tables import Column, Difference, Estimate, Measured, Scores
+from paragrain.study.scores import Column, MeasuredBenchmark, StudyScores, read_scores
+from paragrain.tables import Table
 
-HEAD = ("benchmark", "direction", "k", "model", "title", "mean", "low", "high", "seeds")
+COLUMNS = ("benchmark", "direction", "k", "model", "title", "value", "low", "high", "seeds")
+"""Of `results.csv`."""
 
 
-def rows(study: Study, scores: Scores) -> list[dict[str, Any]]:
-    """Every recall as a flat row."""
-    return [
-        {**asdict(column), "model": name, "title": study.title(name), **_estimate(estimate)}
-        for name, columns in scores.recalls.items()
-        for column, estimate in columns.items()
+@dataclass(frozen=True)
+class Provenance:
+    """How the numbers came about.
+
+    Attributes:
+        hours: of wall time, added up over the cells.
+        timed: cells whose time is known.
+        cells, done: of the study, and those that have all their results.
+        failed: (label, why) of cells that failed when they last ran.
+        version: of paragrain that computed the numbers.
+    """
+
+    hours: float
+    timed: int
+    cells: int
+    done: int
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that a report tells.
+
+    Attributes:
+        scores: recalls, curves and differences.
+        verdicts: on the claims.
+        analyses: what they found.
+        added: blocks of analyses that other packages added, which are not stored.
+        provenance: of the numbers.
+        collection: of the pictures of examples, if it is at hand.
+    """
+
+    scores: StudyScores
+    verdicts: list[Verdict]
+    analyses: Found
+    added: list[Block]
+    provenance: Provenance
+    collection: Collection | None
+
+
+def findings_of(study: Study, out: Path, *, device: str | None, progress: bool) -> Findings:
+    """Read, estimate and analyse what the cells in `out` found.
+
+    Raises:
+        UsageError: no cell is done.
+    """
+    if not (out / "cells").is_dir():
+        raise UsageError(f"there is nothing to report in {out}: run the study first")
+    scores = read_scores(study, out)
+    if not scores.recalls:
+        raise UsageError(f"no cell of {study.path} is done in {out}: run the study first")
+    found: Found = {}
+    added: list[Block] = []
+    if study.file.analyses is not None:
+        collections = prepare_collections(study, out, progress=progress)
+        context = AnalysisContext(study, out, collections, device)
+        found, added = analyse(context, progress=progress)
+    provenance, collection = _provenance(study, scores, out), _pictures(study, out)
+    return Findings(scores, verdicts(study, scores), found, added, provenance, collection)
+
+
+def _provenance(study: Study, scores: StudyScores, out: Path) -> Provenance:
+    cells = list(study.cells())
+    timed = sum((cell_folder(cell, out) / "seconds.json").is_file() for cell in cells)
+    lacking = set(scores.missing)
+    failed = [
+        (cell.label, why) for cell in cells if cell.label in lacking and (why := failure(cell, out))
     ]
+    hours, done = measured_hours(study, out), len(cells) - len(lacking)
+    return Provenance(hours, timed, len(cells), done, failed, version("paragrain"))
 
 
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {
-        "mean": round(estimate.mean, 3),
-        "low": round(estimate.low, 3),
-        "high": round(estimate.high, 3),
-        "seeds": [round(recall, 3) for recall in estimate.recalls],
-    }
+def _pictures(study: Study, out: Path) -> Collection | None:
+    """The collection of the benchmark that examples are from, if it is there."""
+    if study.file.analyses is None:
+        return None
+    name = study.file.benchmarks[study.file.analyses.benchmark].collection
+    try:
+        return Collection.open(collection_folder(study, name, out))
+    except ParagrainError:
+        return None
 
 
-def keep_data(study: Study, found: Findings, stored: Path, folder: Path) -> None:
-    """Put the stored `results.json` itself, and its recalls as CSV, beside the page."""
-    _write_csv(rows(study, found.scores), folder)
-    if stored.resolve() != (folder / "results.json").resolve():
-        write_text(folder / "results.json", stored.read_text("utf-8"))
-
-
-def _write_csv(recalls: list[dict[str, Any]], folder: Path) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, HEAD, lineterminator="\n")
-    writer.writeheader()
-    for row in recalls:
-        writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
-    write_text(folder / "results.csv", text.getvalue())
+# --- Written ----------------------------------------------------------------------------------
 
 
 def write_data(study: Study, found: Findings, folder: Path) -> None:
     """Write `results.json` with everything and `results.csv` with every recall."""
     scores = found.scores
-    recalls = rows(study, scores)
-    _write_csv(recalls, folder)
     content = {
         "study": study.file.model_dump(mode="json", exclude_defaults=True),
         "settings": study.config.settings(),
-        "made": found.made.as_dict(),
+        "provenance": to_plain(found.provenance, 2),
         "method": scores.method,
-        "paired": scores.paired,
+        "pairing": scores.pairing,
         "measured": {name: asdict(one) for name, one in scores.measured.items()},
-        "recalls": recalls,
+        "recalls": list(_recalls(study, scores)),
         "marks": list(_marks(study, scores)),
         "differences": list(_differences(study, scores)),
         "curves": list(_curves(scores)),
@@ -80,17 +139,42 @@ def write_data(study: Study, found: Findings, folder: Path) -> None:
                 "claim": verdict.claim.text,
                 "here": verdict.word,
                 "whole": verdict.whole,
-                "evidence": [asdict(evidence) for evidence in verdict.evidence],
+                "evidence": to_plain(verdict.evidence, 12),
             }
             for verdict in found.verdicts
         ],
-        "analyses": found.looked.as_dict(),
+        "analyses": to_plain(found.analyses),
         "missing": list(scores.missing),
     }
+    _write_csv(study, scores, folder)
     write_json(folder / "results.json", content)
 
 
-def _marks(study: Study, scores: Scores) -> Iterator[dict[str, Any]]:
+def keep_data(study: Study, found: Findings, stored: Path, folder: Path) -> None:
+    """Put the stored `results.json` itself, and its recalls as CSV, beside the page."""
+    _write_csv(study, found.scores, folder)
+    if stored.resolve() != (folder / "results.json").resolve():
+        write_text(folder / "results.json", stored.read_text("utf-8"))
+
+
+def _write_csv(study: Study, scores: StudyScores, folder: Path) -> None:
+    rows = [
+        [" ".join(map(str, row[name])) if name == "seeds" else row[name] for name in COLUMNS]
+        for row in _recalls(study, scores)
+    ]
+    Table("", COLUMNS, rows).write_csv(folder / "results.csv")
+
+
+Row = dict[str, Any]
+
+
+def _recalls(study: Study, scores: StudyScores) -> Iterator[Row]:
+    for name, columns in scores.recalls.items():
+        for column, one in columns.items():
+            yield {**asdict(column), "model": name, "title": study.title(name), **one.as_dict(3)}
+
+
+def _marks(study: Study, scores: StudyScores) -> Iterator[Row]:
     """Best and second among baselines and recipes, the only table that has them."""
     models = [*study.baselines, *recipes_of(study)]
     for benchmark in study.file.benchmarks:
@@ -99,101 +183,37 @@ def _marks(study: Study, scores: Scores) -> Iterator[dict[str, Any]]:
                 yield {**asdict(column), "model": name, "mark": mark}
 
 
-def _differences(study: Study, scores: Scores) -> Iterator[dict[str, Any]]:
+def _differences(study: Study, scores: StudyScores) -> Iterator[Row]:
     """Those that the questions of the groups ask for."""
     for group in study.file.groups.values():
         for first, second in group.pairs:
             for column in columns_of(study, group):
-                difference = scores.difference(first, second, column)
-                if difference is not None:
-                    yield {
-                        "first": first, "second": second, **asdict(column), **_rounded(difference)
-                    }  # fmt: skip
+                one = scores.difference(first, second, column)
+                if one is not None:
+                    yield {"first": first, "second": second, **asdict(column), **one.as_dict(4)}
 
 
-def _curves(scores: Scores) -> Iterator[dict[str, Any]]:
+def _curves(scores: StudyScores) -> Iterator[Row]:
     for curve, lines in scores.curves.items():
         for name, line in lines.items():
             for direction, points in line.items():
-                for max_length, estimate in points.items():
+                for length, one in points.items():
                     place = {"curve": curve, "model": name, "direction": direction}
-                    yield {**place, "max_length": max_length, **_estimate(estimate)}
+                    yield {**place, "max_length": length, **one.as_dict(3)}
 
 
-def _along(study: Study, scores: Scores) -> Iterator[dict[str, Any]]:
+def _along(study: Study, scores: StudyScores) -> Iterator[Row]:
     """Each line of a curve less its first."""
     for curve, lines in scores.curves.items():
         base = base_of(study, lines)
         for name in lines:
             for direction in DIRECTIONS if name != base else ():
-                for max_length, one in scores.along(curve, base, name, direction).items():
+                for length, one in scores.change_along(curve, base, name, direction).items():
                     place = {"curve": curve, "first": base, "second": name, "direction": direction}
-                    yield {**place, "max_length": max_length, **_rounded(one)}
-
-
-def _rounded(difference: Difference) -> dict[str, float]:
-    return {name: round(value, 4) for name, value in asdict(difference).items()}
+                    yield {**place, "max_length": length, **one.as_dict(4)}
 
 
 # --- Back -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StoredScores(Scores):
-    """Estimates that were stored without their draws, and the differences beside them.
-
-    Attributes:
-        differences: by first, second and column.
-        lines: differences along curves, by curve, first, second and direction.
-        best: marks by column and model.
-    """
-
-    differences: Mapping[tuple[str, str, Column], Difference] = field(default_factory=dict)
-    lines: Mapping[tuple[str, str, str, str], Mapping[int, Difference]] = field(
-        default_factory=dict
-    )
-    best: Mapping[Column, Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def paired(self) -> bool:  # type: ignore[override]
-        """Whether differences along curves were stored, and so are paired on the queries."""
-        return bool(self.lines)
-
-    def difference(self, first: str, second: str, column: Column) -> Difference | None:
-        """The stored difference of these two, if there is one."""
-        return self.differences.get((first, second, column))
-
-    def along(
-        self, curve: str, first: str, second: str, direction: str
-    ) -> Mapping[int, Difference]:
-        """The stored differences; else, from the two intervals, those of unpaired samples."""
-        if self.lines:
-            return self.lines.get((curve, first, second, direction), {})
-        one, other = (
-            self.curves.get(curve, {}).get(name, {}).get(direction, {}) for name in (first, second)
-        )
-        return {b: unpaired(one[b], other[b]) for b in one if b in other}
-
-    def marks(self, models: Sequence[str], column: Column) -> Mapping[str, str]:
-        """The stored marks."""
-        return self.best.get(column, {})
-
-
-def unpaired(first: Estimate, second: Estimate) -> Difference:
-    """The second less the first, from their intervals alone, as if of different queries.
-
-    Zou and Donner (Statistics in Medicine 27, 2008): each bound lies as far from the difference as
-    the two sides that face it are long together, at a right angle. Pairs that go up and down
-    together, as queries do, would have a narrower one. There is no p.
-
-    >>> one, other = Estimate(40, 37, 43, (40,)), Estimate(50, 46, 53, (50,))
-    >>> unpaired(one, other)
-    Difference(value=10, low=5.0, high=14.242640687119284, p=nan)
-    """
-    value = second.mean - first.mean
-    below = ((second.mean - second.low) ** 2 + (first.high - first.mean) ** 2) ** 0.5
-    above = ((second.high - second.mean) ** 2 + (first.mean - first.low) ** 2) ** 0.5
-    return Difference(value, value - below, value + above, float("nan"))
 
 
 def stored_findings(study: Study, path: Path, out: Path) -> Findings:
@@ -210,8 +230,9 @@ def stored_findings(study: Study, path: Path, out: Path) -> Findings:
     try:
         content = read_json(path)
         scores, here = _scores(content), content["study"]["name"]
-        verdicts = _verdicts(study, content)
-        looked, made = Looked.from_dict(content["analyses"]), Made(**content["made"])
+        found = found_from_plain(content["analyses"])
+        judged = list(_verdicts(study, content["claims"]))
+        provenance = from_plain(Provenance, content["provenance"])
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check the path") from None
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
@@ -226,60 +247,51 @@ def stored_findings(study: Study, path: Path, out: Path) -> Findings:
             f"{path} is of the study {here!r}, while {study.path} {what}: give the file that "
             "belongs to it"
         )
-    return Findings(scores, verdicts, looked, made, pictures(study, out))
+    return Findings(scores, judged, found, [], provenance, _pictures(study, out))
 
 
-def _scores(content: Mapping[str, Any]) -> StoredScores:
+def _scores(content: Mapping[str, Any]) -> StudyScores:
     recalls: dict[str, dict[Column, Estimate]] = {}
     for row in content["recalls"]:
-        recalls.setdefault(row["model"], {})[_column(row)] = _stored(row)
+        recalls.setdefault(row["model"], {})[_column(row)] = _estimate(row)
     curves: dict[str, dict[str, dict[str, dict[int, Estimate]]]] = {}
     for row in content["curves"]:
         lines = curves.setdefault(row["curve"], {}).setdefault(row["model"], {})
-        lines.setdefault(row["direction"], {})[row["max_length"]] = _stored(row)
-    best: dict[Column, dict[str, str]] = {}
+        lines.setdefault(row["direction"], {})[row["max_length"]] = _estimate(row)
+    marked: dict[Column, dict[str, str]] = {}
+    for columns in recalls.values():
+        marked |= {column: {} for column in columns}
     for row in content["marks"]:
-        best.setdefault(_column(row), {})[row["model"]] = row["mark"]
-    along: dict[tuple[str, str, str, str], dict[int, Difference]] = {}
-    for row in content["along"] if content["paired"] else ():
+        marked[_column(row)][row["model"]] = row["mark"]
+    along: dict[tuple[str, str, str, str], dict[int, Estimate]] = {}
+    for row in content["along"]:
         place = (row["curve"], row["first"], row["second"], row["direction"])
-        along.setdefault(place, {})[row["max_length"]] = _difference(row)
-    return StoredScores(
+        along.setdefault(place, {})[row["max_length"]] = _estimate(row)
+    return StudyScores(
         recalls,
         curves,
         content["missing"],
-        {name: Measured(**one) for name, one in content["measured"].items()},
+        from_plain(dict[str, MeasuredBenchmark], content["measured"]),
         content["method"],
-        {(r["first"], r["second"], _column(r)): _difference(r) for r in content["differences"]},
+        content["pairing"],
+        {(r["first"], r["second"], _column(r)): _estimate(r) for r in content["differences"]},
         along,
-        best,
+        marked,
     )
 
 
-def _column(row: Mapping[str, Any]) -> Column:
+def _column(row: Row) -> Column:
     return Column(row["benchmark"], row["direction"], row["k"])
 
 
-def _stored(row: Mapping[str, Any]) -> Estimate:
-    return Estimate(row["mean"], row["low"], row["high"], tuple(row["seeds"]))
+def _estimate(row: Row) -> Estimate:
+    known = {name: row[name] for name in ("value", "low", "high")}
+    return Estimate.from_dict(known | {name: row[name] for name in ("p", "seeds") if name in row})
 
 
-def _difference(row: Mapping[str, Any]) -> Difference:
-    p = float("nan") if row["p"] is None else row["p"]
-    return Difference(row["value"], row["low"], row["high"], p)
-
-
-def _verdicts(study: Study, content: Mapping[str, Any]) -> list[Verdict]:
+def _verdicts(study: Study, stored: Sequence[Row]) -> Iterator[Verdict]:
     claims = {claim.text: claim for claim in study.file.claims}
-    return [
-        Verdict(
-            claims[row["claim"]],
-            [
-                Evidence(e["what"], Difference(**e["difference"]), e["holds"])
-                for e in row["evidence"]
-            ],
-            row["whole"],
-        )
-        for row in content["claims"]
-        if row["claim"] in claims
-    ]
+    for row in stored:
+        if row["claim"] in claims:
+            evidence = from_plain(list[Evidence], row["evidence"])
+            yield Verdict(claims[row["claim"]], evidence, row["whole"])

@@ -1,18 +1,18 @@
-"""The sections of a study's report that rest on its scores: tables, curves, questions, claims."""
+"""The sections of a study's report that rest on its scores: tables, curves, questions."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from paragrain.evaluation.stored import DIRECTIONS, KS
-from paragrain.pages import Head
-from paragrain.study.claims import DIRECTION, Verdict
+from paragrain.pages import Block, Command, Figure, Heading, Text
+from paragrain.stats import Estimate
 from paragrain.study.figures import LINES, Band, ParetoPoint, draw_curves, draw_pareto
-from paragrain.study.file import Group
-from paragrain.study.plan import Cell, Study
-from paragrain.study.report.blocks import Block, Command, Heading, Plot, Table, Words
-from paragrain.study.tables import Column, Estimate, Scores
+from paragrain.study.file import CellGroup
+from paragrain.study.plan import DIRECTION_TITLES, Cell, Study
+from paragrain.study.scores import Column, StudyScores, mean_of
+from paragrain.tables import Header, Table
 from paragrain.training.recipes import Selection
+from paragrain.words import counted
 
 ARROWS = {"image_to_text": "i2t", "text_to_image": "t2i"}
 MARKED = (
@@ -22,12 +22,7 @@ MARKED = (
 )
 
 
-def title_of(study: Study, benchmark: str) -> str:
-    """How the report calls a benchmark."""
-    return study.file.benchmarks[benchmark].title or benchmark
-
-
-def seeds_told(study: Study, scores: Scores, names: Iterable[str]) -> str:
+def seeds_told(study: Study, scores: StudyScores, names: Iterable[str]) -> str:
     """Of how many seeds the numbers of models are, counted from the results that are there.
 
     Such as "5 seeds", "1 to 3 seeds (C1 3, C4 1)", and what holds for models that nobody trained.
@@ -38,7 +33,7 @@ def seeds_told(study: Study, scores: Scores, names: Iterable[str]) -> str:
     parts = []
     if trained:
         low, high = min(a for a, _ in trained.values()), max(b for _, b in trained.values())
-        told = f"{high} seed{'s' * (high != 1)}"
+        told = counted(high, "seed")
         if low != high:
             each = (
                 f"{study.title(n)} {a if a == b else f'{a} to {b}'}"
@@ -53,7 +48,7 @@ def seeds_told(study: Study, scores: Scores, names: Iterable[str]) -> str:
 
 def result_table(
     study: Study,
-    scores: Scores,
+    scores: StudyScores,
     models: Sequence[str],
     benchmarks: Sequence[str],
     *,
@@ -66,18 +61,14 @@ def result_table(
     names = [name for name in models if any(c in scores.recalls.get(name, {}) for c in columns)]
     if not names:
         return
-    rows = []
-    for name in names:
-        own = scores.recalls[name]
-        rows.append([study.title(name), *(own[c].text if c in own else "" for c in columns)])
     found: dict[tuple[int, int], str] = {}
     for place, column in enumerate(columns, 1):
         best = scores.marks(names, column) if marks else {}
         found |= {(names.index(name), place): mark for name, mark in best.items()}
-    head: list[Head] = ["model"]
+    header: list[Header] = ["model"]
     for c in columns:
         own_name = ARROWS[c.direction] + (f", R@{c.k}" if len(ks) > 1 else "")
-        head.append((title_of(study, c.benchmark), own_name))
+        header.append((study.benchmark_title(c.benchmark), own_name))
     over = seeds_told(study, scores, names)
     over = f", mean of {over}" if over else ""
     caption = (
@@ -85,10 +76,13 @@ def result_table(
         "hold the choice of queries and of seeds. i2t: image to text; t2i: text to image. "
         f"{MARKED if marks else ''}"
     )
-    yield Table(head, rows, caption.strip(), found)
+    rows = [
+        [study.title(name), *(scores.recalls[name].get(c, "") for c in columns)] for name in names
+    ]
+    yield Table(caption.strip(), header, rows, marks=found)
 
 
-def main_section(study: Study, scores: Scores) -> Iterator[Block]:
+def main_section(study: Study, scores: StudyScores) -> Iterator[Block]:
     """The recipes and baselines on every benchmark."""
     models = [*study.baselines, *recipes_of(study)]
     everywhere = [n for n, b in study.file.benchmarks.items() if not b.models]
@@ -100,18 +94,18 @@ def main_section(study: Study, scores: Scores) -> Iterator[Block]:
     for direction in DIRECTIONS:
         points = _pareto(study, scores, models, direction)
         if points:
-            yield Plot(
-                f"pareto-{ARROWS[direction]}",
+            yield Figure(
                 draw_pareto(
                     points,
-                    study.looks,
+                    study.styles,
                     across="mean Recall@1 on short texts, %",
                     up="mean Recall@1 on long texts, %",
-                    title=f"Short against long text, {DIRECTION[direction]}",
+                    title=f"Short against long text, {DIRECTION_TITLES[direction]}",
                 ),
                 f"Mean Recall@1 over the short and over the long benchmarks, "
-                f"{DIRECTION[direction]}; bars are 95 % intervals. Models on the line are "
+                f"{DIRECTION_TITLES[direction]}; bars are 95 % intervals. Models on the line are "
                 "surpassed by none in both.",
+                f"pareto-{ARROWS[direction]}",
             )
     yield Heading("Recall@1, 5 and 10", 3, folded=True)
     for benchmark in everywhere:
@@ -130,10 +124,9 @@ def _trained_table(study: Study, names: Sequence[str], caption: str) -> Iterator
     if not rows:
         return
     head = ["model", "positives", "negatives", "loss", "differs in", "note"]
-    empty = [place for place in (4, 5) if not any(row[place] for row in rows)]
-    kept = [place for place in range(len(head)) if place not in empty]
+    kept = [place for place in range(len(head)) if place < 4 or any(row[place] for row in rows)]
     rows = [[row[place] for place in kept] for row in rows]
-    yield Table([head[place] for place in kept], rows, caption, words=True)
+    yield Table(caption, [head[place] for place in kept], rows, words=True)
 
 
 def _recipe_row(study: Study, cell: Cell) -> list[str]:
@@ -175,7 +168,7 @@ def _only(names: Sequence[str]) -> str:
 
 
 def _pareto(
-    study: Study, scores: Scores, models: Sequence[str], direction: str
+    study: Study, scores: StudyScores, models: Sequence[str], direction: str
 ) -> list[ParetoPoint]:
     points = []
     for name in models:
@@ -185,22 +178,13 @@ def _pareto(
             found = [scores.recalls.get(name, {}).get(Column(b, direction)) for b in wanted]
             known = [estimate for estimate in found if estimate is not None]
             if known and len(known) == len(wanted):
-                sides.append(Estimate.mean_of(known))
+                sides.append(mean_of(known))
         if len(sides) == 2:
-            short, long = sides
-            points.append(
-                ParetoPoint(
-                    study.title(name),
-                    short.mean,
-                    (short.low, short.high),
-                    long.mean,
-                    (long.low, long.high),
-                )
-            )
+            points.append(ParetoPoint(study.title(name), *sides))
     return points
 
 
-def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
+def curves_section(study: Study, scores: StudyScores) -> Iterator[Block]:
     """Recall against the maximum length, and what each model finds beyond the first."""
     if not scores.curves:
         return
@@ -208,7 +192,7 @@ def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
     for name, found in scores.curves.items():
         curve = study.file.curves[name]
         lines = {model: found[model] for model in curve.cells if model in found}
-        benchmark = title_of(study, curve.benchmark)
+        benchmark = study.benchmark_title(curve.benchmark)
         base = base_of(study, lines)
         others = [model for model in lines if model != base]
         groups = [others[n : n + LINES - 1] for n in range(0, len(others), LINES - 1)] or [[]]
@@ -216,20 +200,14 @@ def curves_section(study: Study, scores: Scores) -> Iterator[Block]:
         for number, group in enumerate(groups, 1):
             for direction in DIRECTIONS:
                 yield _curve(study, scores, name, [base, *group], direction, number)
+        points = [(d, length) for d in DIRECTIONS for length in curve.max_lengths]
         yield Table(
-            ["model", *((ARROWS[d], str(b)) for d in DIRECTIONS for b in curve.max_lengths)],
+            f"The same in numbers: Recall@1 in percent by maximum length, {benchmark}.",
+            ["model", *((ARROWS[d], str(length)) for d, length in points)],
             [
-                [
-                    study.title(model),
-                    *(
-                        f"{line[d][b].mean:.1f}" if b in line.get(d, {}) else ""
-                        for d in DIRECTIONS
-                        for b in curve.max_lengths
-                    ),
-                ]
+                [study.title(model), *(_value_at(line.get(d, {}), length) for d, length in points)]
                 for model, line in lines.items()
             ],
-            f"The same in numbers: Recall@1 in percent by maximum length, {benchmark}.",
         )
     yield Command(f"paragrain study run {study.path}")
 
@@ -240,56 +218,48 @@ def base_of(study: Study, lines: Iterable[str]) -> str:
     return study.start if study.start in names else names[0]
 
 
+def _value_at(line: Mapping[int, Estimate], length: int) -> float | str:
+    return line[length].value if length in line else ""
+
+
 def _curve(
-    study: Study, scores: Scores, name: str, models: Sequence[str], direction: str, number: int
-) -> Plot:
+    study: Study, scores: StudyScores, name: str, models: Sequence[str], direction: str, number: int
+) -> Figure:
     """A few lines of a curve, the level above and the difference to the first below."""
     base = models[0]
-    lines = {study.title(m): scores.curves[name][m].get(direction, {}) for m in models}
-    places = sorted({place for line in lines.values() for place in line})
     differences = {
-        study.title(m): _band(scores.along(name, base, m, direction), places, "value")
-        for m in models[1:]
+        study.title(m): _band(scores.change_along(name, base, m, direction)) for m in models[1:]
     }
-    benchmark = title_of(study, study.file.curves[name].benchmark)
-    how = (
-        "paired on the queries"
-        if scores.paired
-        else "made from the two intervals alone (Zou and Donner 2008), which is wider than paired"
-    )
-    below = f" Below: the difference to {study.title(base)}, bands {how}." if differences else ""
-    return Plot(
-        f"curve-{name}-{ARROWS[direction]}" + (f"-{number}" if number > 1 else ""),
+    benchmark = study.benchmark_title(study.file.curves[name].benchmark)
+    below = f" Below: the difference to {study.title(base)}, bands {scores.pairing}."
+    return Figure(
         draw_curves(
-            places,
-            {title: _band(line, places, "mean") for title, line in lines.items()},
-            study.looks,
+            {study.title(m): _band(scores.curves[name][m].get(direction, {})) for m in models},
+            study.styles,
             differences=differences,
             base=study.title(base),
-            across="tokens read of each text",
-            title=f"{benchmark}, {DIRECTION[direction]}",
+            title=f"{benchmark}, {DIRECTION_TITLES[direction]}",
         ),
         f"Recall@1 on {benchmark} when only the first tokens of each text are read, "
-        f"{DIRECTION[direction]}; bands are 95 % intervals.{below}",
+        f"{DIRECTION_TITLES[direction]}; bands are 95 % intervals.{below if differences else ''}",
+        f"curve-{name}-{ARROWS[direction]}" + (f"-{number}" if number > 1 else ""),
     )
 
 
-def _band(line: Mapping[Any, Any], places: Sequence[Any], middle: str) -> Band:
-    """Estimates or differences by their place on the axis; a place that is absent is a gap."""
-
-    def side(name: str) -> list[float]:
-        return [getattr(line[p], name) if p in line else math.nan for p in places]
-
-    return Band(side(middle), side("low"), side("high"))
+def _band(line: Mapping[Any, Estimate]) -> Band:
+    """Estimates by their place on the axis."""
+    return Band.of(sorted(line), [line[place] for place in sorted(line)])
 
 
-def columns_of(study: Study, group: Group) -> list[Column]:
+def columns_of(study: Study, group: CellGroup) -> list[Column]:
     """The columns of a group's tables."""
     benchmarks = group.benchmarks or [n for n, b in study.file.benchmarks.items() if not b.models]
     return [Column(b, d) for b in benchmarks for d in DIRECTIONS]
 
 
-def group_section(study: Study, scores: Scores, name: str, group: Group) -> Iterator[Block]:
+def group_section(
+    study: Study, scores: StudyScores, name: str, group: CellGroup
+) -> Iterator[Block]:
     """An ablation or a control: its question, the answer as differences, the table."""
     members = list(group.members)
     members += [n for n in group.x if n not in members]
@@ -297,7 +267,7 @@ def group_section(study: Study, scores: Scores, name: str, group: Group) -> Iter
     benchmarks = list(dict.fromkeys(column.benchmark for column in columns))
     yield Heading(group.title, 3, folded=True, note=group.question)
     if not any(n in scores.recalls for n in group.cells or members):
-        yield Words("None of its cells is done.")
+        yield Text("None of its cells is done.")
         return
     rows = [
         [f"{study.title(second)} less {study.title(first)}", *changes]
@@ -306,10 +276,10 @@ def group_section(study: Study, scores: Scores, name: str, group: Group) -> Iter
     ]
     if rows:
         yield Table(
-            ["difference", *((title_of(study, c.benchmark), ARROWS[c.direction]) for c in columns)],
-            rows,
             "The answer: differences of Recall@1 in percentage points with 95 % intervals, paired "
             "on the queries; * where the interval leaves zero out.",
+            ["difference", *_named(study, columns)],
+            rows,
         )
     yield from result_table(study, scores, members, benchmarks, marks=False)
     done = [n for n in group.cells if n in scores.recalls]
@@ -319,78 +289,33 @@ def group_section(study: Study, scores: Scores, name: str, group: Group) -> Iter
     yield Command(f"paragrain study run {study.path} {_only(list(group.cells))}".strip())
 
 
-def _changes(scores: Scores, first: str, second: str, columns: Sequence[Column]) -> list[str]:
+def _named(study: Study, columns: Sequence[Column]) -> list[Header]:
+    return [(study.benchmark_title(c.benchmark), ARROWS[c.direction]) for c in columns]
+
+
+def _changes(scores: StudyScores, first: str, second: str, columns: Sequence[Column]) -> list[str]:
     found = [scores.difference(first, second, column) for column in columns]
-    return ["" if d is None else d.text + ("*" if d.significant else "") for d in found]
+    return ["" if d is None else f"{d:+.1f}" + ("*" if d.significant else "") for d in found]
 
 
 def _against(
-    study: Study, scores: Scores, name: str, group: Group, benchmarks: Sequence[str]
+    study: Study, scores: StudyScores, name: str, group: CellGroup, benchmarks: Sequence[str]
 ) -> Iterator[Block]:
+    """Recall against the number of each cell."""
     for direction in DIRECTIONS:
         lines = {}
         for benchmark in benchmarks:
             column = Column(benchmark, direction)
-            lines[title_of(study, benchmark)] = {
+            lines[study.benchmark_title(benchmark)] = {
                 x: scores.recalls[model][column]
                 for model, x in group.x.items()
                 if column in scores.recalls.get(model, {})
             }
-        places = sorted({place for line in lines.values() for place in line})
-        if len(places) < 2:  # one point is no line
-            continue
-        bands = {title: _band(line, places, "mean") for title, line in lines.items() if line}
-        yield Plot(
+        if len({place for line in lines.values() for place in line}) < 2:
+            continue  # one point is no line
+        bands = {title: _band(line) for title, line in lines.items() if line}
+        yield Figure(
+            draw_curves(bands, across=group.axis, title=DIRECTION_TITLES[direction]),
+            f"{group.title}: Recall@1, {DIRECTION_TITLES[direction]}; bands are 95 % intervals.",
             f"{name}-{ARROWS[direction]}",
-            draw_curves(places, bands, across=group.axis, title=DIRECTION[direction]),
-            f"{group.title}: Recall@1, {DIRECTION[direction]}; bands are 95 % intervals.",
-        )
-
-
-def claims_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
-    """What holds here of what the study's file claims, and why that may be."""
-    if not verdicts:
-        return
-    yield Heading("Which claims hold here?")
-    yield Table(
-        ["claim", "here", "comparisons"],
-        [[verdict.claim.text, verdict.word, verdict.count] for verdict in verdicts],
-        "A claim holds if every comparison shows it beyond its 95 % interval; it holds in part if "
-        "some do and none shows the contrary; it is open if none leaves zero out; it does not hold "
-        "if some show the contrary and none shows it; it is mixed if some do and some do not.",
-        words=True,
-    )
-    explained = [verdict for verdict in verdicts if verdict.claim.why]
-    if explained:
-        yield Heading("Why that may be", 3, folded=True)
-    for verdict in explained:
-        yield Words(f"{verdict.claim.text} {verdict.word.capitalize()}. {verdict.claim.why}")
-
-
-def evidence_section(verdicts: Sequence[Verdict]) -> Iterator[Block]:
-    """The comparisons that each verdict rests on."""
-    if not verdicts:
-        return
-    yield Heading("The evidence, claim by claim")
-    for verdict in verdicts:
-        yield Heading(f"{verdict.claim.text} {verdict.word.capitalize()}.", 3, folded=True)
-        if not verdict.evidence:
-            yield Words("None of its comparisons could be made: its cells are not done.")
-            continue
-        share = verdict.claim.share is not None
-        yield Table(
-            ["comparison", "share (95 % interval)" if share else "difference, points", "shows it"],
-            [
-                [
-                    e.what,
-                    f"{e.difference.value:.2f} ({e.difference.low:.2f} to {e.difference.high:.2f})"
-                    if share
-                    else e.difference.text,
-                    {True: "yes", False: "the contrary", None: "open"}[e.holds],
-                ]
-                for e in verdict.evidence
-            ],
-            "Differences of Recall@1 in percentage points, means over the seeds."
-            if not share
-            else "Parts of a gain in Recall@1, means over the seeds.",
         )

@@ -159,7 +159,7 @@ def compare(name: str, args: argparse.Namespace, encoder: ImageTextEncoder) -> l
     data = TrainingSet(records, vectors, np.arange(args.batch), load_recipe(name), 0, {})
     batch = data.batch(range(args.batch), epoch=0)
     model = encoder.trainable_copy().train()
-    parameters = model.text_parameters()
+    parameters = model.text_tensors()
     optimizer = make_optimizer(parameters, TrainConfig(learning_rate=1e-12, weight_decay=0))
 
     def step(gradients: Callable[[], float]) -> Callable[[], float]:

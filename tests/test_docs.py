@@ -17,7 +17,7 @@ from paragrain.annotation import load_prompts, run_settings
 from paragrain.annotation.settings_file import KEYS
 from paragrain.cli.app import app
 from paragrain.collection import Collection
-from paragrain.collection.record import FIELDS
+from paragrain.collection.fields import FIELDS
 from paragrain.encoders import ImageTextEncoder
 from paragrain.evaluation import load_protocol, protocols
 from paragrain.study.file import CellGroup, StudyFile
@@ -37,9 +37,11 @@ _INLINE = re.compile(r"`paragrain ([\w-]+)[^`\n]*`")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of a page in a language; those without one are commands."""
-    return [m[3] for m in _FENCE.finditer(page.read_text("utf-8")) if m[2] == language]
+def blocks(page: Path, language: str, of: str = "") -> list[str]:
+    """The fenced blocks of a page, or of a section, in a language; without one, commands."""
+    text = page.read_text("utf-8")
+    text = text.split(f"\n## {of}\n")[1].split("\n## ")[0] if of else text
+    return [m[3] for m in _FENCE.finditer(text) if m[2] == language]
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -175,7 +177,10 @@ def test_the_snippets_on_adding_run(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "world").symlink_to(world.folder)
     names: dict[str, Any] = {"__name__": "guide"}
+    nested = blocks(DOCS / "adding.md", "python", of="A nested field")  # of another package
     for block in blocks(DOCS / "adding.md", "python"):
+        if block in nested:
+            continue
         exec(compile(block, "adding.md", "exec"), names)
     finder = doctest.DocTestFinder()
     [example] = [t for t in finder.find(names["margin"], "margin", globs=names) if t.examples]

@@ -117,7 +117,7 @@ def test_a_new_text_side_reuses_everything(encoder: ImageTextEncoder, tmp_path: 
     first = embed(ten(tmp_path / "c"), encoder)
     trained = encoder.trainable_copy()
     with torch.no_grad():
-        for parameter in trained.text_parameters().values():
+        for parameter in trained.text_tensors().values():
             parameter.add_(0.1)
     trained.save(tmp_path / "trained")
     again = embed(Collection.open(tmp_path / "c"), load_encoder(tmp_path / "trained"))

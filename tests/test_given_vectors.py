@@ -68,7 +68,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 def stored(collection: Collection, name: str = "dino", dim: int = 3) -> dict[str, np.ndarray]:
     """The vectors on disk by record."""
-    folder = collection.folder / "embeddings" / PrecomputedEmbeddings(name, dim).own_fingerprint
+    folder = collection.folder / "embeddings" / PrecomputedEmbeddings(name, dim).vision_fingerprint
     vectors = Cache.open(folder, dim).vectors
     records = collection.records(fields=("content",))
     return {r.id: vectors[str(r.content)] for r in records if r.content in vectors}
@@ -169,7 +169,7 @@ def test_a_kill_between_the_files_loses_only_what_can_be_given_again(
     with pytest.raises(KeyboardInterrupt):
         give(random(3), IDS[2:])
     monkeypatch.undo()
-    folder = collection.folder / "embeddings" / PrecomputedEmbeddings("dino", 3).own_fingerprint
+    folder = collection.folder / "embeddings" / PrecomputedEmbeddings("dino", 3).vision_fingerprint
     (folder / "vectors.npy").write_bytes(b"torn")
     np.testing.assert_equal(stored(collection), before)
     assert give(random(3), IDS[2:]).without == 0

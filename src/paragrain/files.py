@@ -1,4 +1,7 @@
-"""Files that are either whole or absent: everything is written beside its place, then renamed."""
+"""Files that are either whole or absent: everything is written beside its place, then renamed.
+
+And the digest by which this program tells what is in them.
+"""
 
 import errno
 import json
@@ -6,10 +9,14 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paragrain.errors import ParagrainError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Errors of a disk, a quota or a file that is full."""
@@ -76,3 +83,15 @@ def slug(name: str) -> str:
     'clip-vit-b-16'
     """
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+
+
+def digest(*parts: "str | Buffer", size: int = 16) -> bytes:
+    """BLAKE2b of bytes, arrays and texts in UTF-8, one after the other, of `size` bytes.
+
+    >>> digest("ab").hex() == digest(b"a", "b").hex()
+    True
+    """
+    state = blake2b(digest_size=size)
+    for part in parts:
+        state.update(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part)
+    return state.digest()

@@ -7,7 +7,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +15,7 @@ from PIL import Image, ImageChops, ImageCms, ImageFile
 
 from paragrain.containers import PNG, TIFF, Tiff, without_metadata
 from paragrain.errors import ParagrainError
+from paragrain.files import digest
 
 MAX_PIXELS = 100_000_000
 """Most pixels that `decode` accepts unless told otherwise: a stranger's file of a few kilobytes
@@ -151,7 +151,7 @@ def content_hash(data: bytes) -> str:
     >>> content_hash(b"")
     'cae66941d9efbd404e4d88758ea67670'
     """
-    return blake2b(data, digest_size=16).hexdigest()
+    return digest(data).hex()
 
 
 def pixels_hash(image: Image.Image) -> str:
@@ -160,8 +160,7 @@ def pixels_hash(image: Image.Image) -> str:
     >>> pixels_hash(Image.new("RGB", (2, 1))) == pixels_hash(Image.new("RGB", (1, 2)))
     False
     """
-    size = f"{image.mode} {image.width} {image.height} ".encode()
-    return blake2b(size + image.tobytes(), digest_size=16).hexdigest()
+    return digest(f"{image.mode} {image.width} {image.height} ", image.tobytes()).hex()
 
 
 def _read(path: Path) -> bytes:
@@ -355,49 +354,34 @@ def _to_8_bits(values: np.ndarray, bits: int = 16) -> np.ndarray:
     return np.rint(span * 255).astype(np.uint8)
 
 
-class _PillowSettings:
+_pillow_lock = threading.Lock()
+_pillow_users = 0
+_pillow_before: tuple[Any, ...] = ()
+
+
+@contextmanager
+def _quiet_strict_pillow() -> Iterator[None]:
     """Pillow's global switches as `decode` needs them, while any thread is in there.
 
     Pillow keeps them in module variables, and the program around us may have set them: accepting
     truncated files, or a pixel limit of its own (ours is checked instead). Its warnings, all
     about metadata, go by a filter that is taken out again.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-
-    def enter(self) -> None:
-        with self._lock:
-            self._users += 1
-            if self._users > 1:
-                return
-            self._truncated = ImageFile.LOAD_TRUNCATED_IMAGES
-            self._limit = Image.MAX_IMAGE_PIXELS
-            ImageFile.LOAD_TRUNCATED_IMAGES = False
-            Image.MAX_IMAGE_PIXELS = None
+    global _pillow_users, _pillow_before
+    with _pillow_lock:
+        _pillow_users += 1
+        if _pillow_users == 1:
+            switches = ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS
+            ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS = False, None
             warnings.filterwarnings("ignore", module=r"PIL\.")
-            self._filter = warnings.filters[0]
-
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users:
-                return
-            ImageFile.LOAD_TRUNCATED_IMAGES = self._truncated
-            Image.MAX_IMAGE_PIXELS = self._limit
-            # Not `warnings.catch_warnings`: it would undo what other threads set meanwhile.
-            if self._filter in warnings.filters:
-                warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
-
-
-_settings = _PillowSettings()
-
-
-@contextmanager
-def _quiet_strict_pillow() -> Iterator[None]:
-    _settings.enter()
+            _pillow_before = (*switches, warnings.filters[0])
     try:
         yield
     finally:
-        _settings.leave()
+        with _pillow_lock:
+            _pillow_users -= 1
+            if not _pillow_users:
+                ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS, ours = _pillow_before
+                # Not `warnings.catch_warnings`: it would undo what other threads set meanwhile.
+                if ours in warnings.filters:
+                    warnings.filters.remove(ours)  # type: ignore[attr-defined]

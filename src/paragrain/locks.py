@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from paragrain.errors import ParagrainError
+
 try:
     import fcntl
 except ImportError:  # not Unix
@@ -33,7 +35,7 @@ class Held(Exception):
 
 
 @contextmanager
-def hold(path: Path, wait: float = 0.0) -> Iterator[None]:
+def hold(path: Path, wait: float = 0.0, busy: str | None = None) -> Iterator[None]:
     """Hold the lock on a file while the block runs; the file stays behind and locks nothing.
 
     The lock is the system's own (`flock`). Where the file system has none, as some of networks,
@@ -43,6 +45,7 @@ def hold(path: Path, wait: float = 0.0) -> Iterator[None]:
     Args:
         path: of the file, made if absent, as its folder is.
         wait: seconds to wait for another holder.
+        busy: what to say then, as a `ParagrainError`.
 
     Raises:
         Held: it is still held then.
@@ -60,7 +63,7 @@ def hold(path: Path, wait: float = 0.0) -> Iterator[None]:
     until = time.monotonic() + wait
     while (release := _take(path)) is None:
         if time.monotonic() >= until:
-            raise Held(str(path))
+            raise ParagrainError(busy) if busy else Held(str(path))
         time.sleep(0.05)
     try:
         yield
@@ -77,42 +80,35 @@ def _take(path: Path) -> _Release | None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
-        if error.errno in _BUSY:
-            return None
         if error.errno in _NO_LOCKS:
             return _Owner(path).take()
-        raise
+        if error.errno not in _BUSY:
+            raise
+        return None
     return lambda: os.close(handle)
 
 
 class _Owner:
-    """A file that names who holds a lock: his machine, process, and a sign of life."""
+    """A file that names who holds a lock: machine, process, and by its time a sign of life."""
 
     def __init__(self, path: Path):
         self._file = path.with_name(path.name + ".owner")
-        self._text = json.dumps(
-            {
-                "machine": _machine(),
-                "pid": os.getpid(),
-                "started": _started(os.getpid()),
-                "lock": uuid4().hex,
-            }
-        )
+        me = {"machine": _machine(), "pid": os.getpid(), "started": _started(os.getpid())}
+        self._text = json.dumps(me | {"lock": uuid4().hex})
         self._over = threading.Event()
 
     def take(self) -> _Release | None:
         """Write the file, over that of a dead process if need be; None if a living one holds it."""
         while True:
             try:
-                handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                with self._file.open("x", encoding="utf-8") as file:
+                    file.write(self._text)
             except FileExistsError:
                 said = self._read()
                 if said is not None and self._lives(said):
                     return None
                 self._clear(said)
                 continue
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self._text)
             threading.Thread(target=self._beat, daemon=True).start()
             return self._let_go
 
@@ -136,11 +132,10 @@ class _Owner:
         """Whether the process that wrote the file is still there."""
         try:
             owner = json.loads(said)
-            here = owner["machine"] == _machine() and hasattr(os, "geteuid")
-            if here:
+            if owner["machine"] == _machine() and hasattr(os, "geteuid"):
                 return _runs(int(owner["pid"])) and owner["started"] == _started(owner["pid"])
         except (ValueError, KeyError, TypeError):
-            pass  # it is being written, or whoever wrote it was stopped while he did
+            pass  # it is being written, or its writer was stopped in the middle
         seen, until = self._sign(), time.monotonic() + SILENCE
         while time.monotonic() < until:
             time.sleep(BEAT / 4)
@@ -150,11 +145,9 @@ class _Owner:
 
     def _sign(self) -> tuple[int, str] | None:
         """The time and content of the file, opened anew, since network file systems keep copies."""
-        try:
-            with self._file.open("rb") as file:
-                return os.fstat(file.fileno()).st_mtime_ns, file.read().hex()
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), self._file.open("rb") as file:
+            return os.fstat(file.fileno()).st_mtime_ns, file.read().hex()
+        return None
 
     def _clear(self, dead: str | None) -> None:
         """Take away a dead process's file, and nobody else's who came in between."""
@@ -181,7 +174,7 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -189,8 +182,7 @@ def _started(pid: int) -> str:
     """When a process began, where the system tells: process numbers are used again."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        return (
-            f"{boot} {Path(f'/proc/{pid}/stat').read_text('utf-8').rpartition(')')[2].split()[19]}"
-        )
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
+        return f"{boot} {stat.rpartition(')')[2].split()[19]}"
     except (OSError, IndexError):
         return ""

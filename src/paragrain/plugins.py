@@ -92,7 +92,10 @@ def registered(group: str) -> dict[str, Plugin]:
         plugin = Plugin(point.name, point.value, package, point.load)
         first = found.setdefault(point.name, plugin)
         if first.place != plugin.place:
-            found[point.name] = _ambiguous(first, plugin)
+            packages = f"{first.package} and {package}"
+            found[point.name] = Plugin(
+                point.name, first.place, packages, partial(_refuse, first, plugin)
+            )
     for name, thing in _BY_HAND.get(group, {}).items():
         # The class that a program holds in its hands, also where an entry point names it too.
         found[name] = Plugin(name, _place(thing), "", partial(_BY_HAND[group].get, name))
@@ -121,21 +124,16 @@ def _entry_points(group: str) -> Iterator[tuple[str, metadata.EntryPoint]]:
             yield from ((title, point) for point in points)
 
 
-def _ambiguous(first: Plugin, second: Plugin) -> Plugin:
-    def load() -> Any:
-        raise ParagrainError(
-            f"two packages name a plugin {first.name} ({first.origin} and {second.origin}): "
-            "uninstall one"
-        )
-
-    return Plugin(first.name, first.place, f"{first.package} and {second.package}", load)
+def _refuse(first: Plugin, second: Plugin) -> Any:
+    raise ParagrainError(
+        f"two packages name a plugin {first.name} ({first.origin} and {second.origin}): "
+        "uninstall one"
+    )
 
 
 def _is_same(known: Any, thing: Any) -> bool:
     """Whether it is the same thing, or that one defined anew, as in a notebook."""
-    if known is thing:
-        return True
-    return _place(known) == _place(thing) and isinstance(thing, type)
+    return known is thing or (isinstance(thing, type) and _place(known) == _place(thing))
 
 
 def _place(thing: Any) -> str:

@@ -100,58 +100,40 @@ def _bar(console: Console, title: str, total: int | None, unit: str) -> Iterator
 
 @contextmanager
 def _lines(title: str, total: int | None, unit: str) -> Iterator[Advance]:
-    teller = _Teller(title, total, unit)
-    thread = threading.Thread(target=teller.run, daemon=True)
+    """A line about the work at intervals, from a thread of its own."""
+    over, began = threading.Event(), time.monotonic()
+    done, note, told = 0, "", False
+
+    def advance(n: int = 1, remark: str | None = None) -> None:
+        nonlocal done, note
+        done += n
+        note = note if remark is None else printable(remark)
+
+    def tell(count: int, more: str) -> None:
+        nonlocal told
+        told = True
+        of = f" of {total:,} {unit} ({100 * count // total} %)" if total else f" {unit}"
+        with suppress(OSError, ValueError):  # work does not end because nobody can read of it
+            print(f"{title}: {count:,}{of}{more}", file=sys.stderr, flush=True)
+
+    def run() -> None:
+        over.wait(min(SETTLING, INTERVAL / 2))
+        seen, then = done, time.monotonic()
+        while not over.wait(INTERVAL):
+            count, now = done, time.monotonic()
+            speed = (count - seen) / (now - then)
+            more = f", {rate(speed, unit)}" if speed > 0 else ""
+            if speed > 0 and total is not None and count < total:
+                more += f", {duration((total - count) / speed)} left"
+            tell(count, more + (note and f", {note}"))
+            seen, then = count, now
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        yield teller.advance
+        yield advance
     finally:
-        teller.over.set()
+        over.set()
         thread.join()
-    teller.end()
-
-
-class _Teller:
-    """Writes a line about some work at intervals, from a thread of its own."""
-
-    def __init__(self, title: str, total: int | None, unit: str):
-        self.over = threading.Event()
-        self._title, self._total, self._unit = title, total, unit
-        self._done, self._note = 0, ""
-        self._began = time.monotonic()
-        self._told = False
-
-    def advance(self, n: int = 1, note: str | None = None) -> None:
-        self._done += n
-        if note is not None:
-            self._note = printable(note)
-
-    def run(self) -> None:
-        self.over.wait(min(SETTLING, INTERVAL / 2))
-        seen, then = self._done, time.monotonic()
-        while not self.over.wait(INTERVAL):
-            done, now = self._done, time.monotonic()
-            speed = (done - seen) / (now - then)
-            parts = [self._so_far(done)]
-            if speed > 0:
-                parts.append(rate(speed, self._unit))
-                if self._total is not None and done < self._total:
-                    parts.append(f"{duration((self._total - done) / speed)} left")
-            self._tell([*parts, self._note])
-            seen, then = done, now
-
-    def end(self) -> None:
-        """Say that it is done, if it took so long that anything was said of it."""
-        if self._told:
-            took = duration(time.monotonic() - self._began)
-            self._tell([f"{self._so_far(self._done)} in {took}", self._note])
-
-    def _so_far(self, done: int) -> str:
-        if not self._total:
-            return f"{done:,} {self._unit}"
-        return f"{done:,} of {self._total:,} {self._unit} ({100 * done // self._total} %)"
-
-    def _tell(self, parts: list[str]) -> None:
-        self._told = True
-        with suppress(OSError, ValueError):  # work does not end because nobody can read of it
-            print(f"{self._title}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)
+    if told:  # it took so long that anything was said of it
+        tell(done, f" in {duration(time.monotonic() - began)}" + (note and f", {note}"))

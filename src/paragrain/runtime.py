@@ -5,6 +5,10 @@ import gc
 import io
 import os
 import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # from malloc.h of glibc
 _NEVER = -1
@@ -15,6 +19,34 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+def map_ahead(
+    function: Callable[[In], Out], items: Iterable[In], *, threads: int, ahead: int | None = None
+) -> Iterator[Out]:
+    """`map(function, items)` in threads that work ahead, with the results in order.
+
+    Args:
+        function: what lets go of the GIL, such as decoding.
+        items: read as they are needed.
+        threads: that work at once.
+        ahead: results that may wait; by default one for each thread.
+    """
+    waiting: deque[Future[Out]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= threads + (threads if ahead is None else ahead):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 _FORCING = ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "GITHUB_ACTIONS")

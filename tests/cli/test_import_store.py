@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from paragrain.collection import Collection, skipped
-from paragrain.collection.locking import writing_alone
+from paragrain.collection import Collection, reports
+from paragrain.collection.shards import writing_alone
 
 Cli = Callable[..., Any]
 
@@ -97,7 +97,7 @@ def test_every_importer_keeps_bytes_or_paths_and_joins_texts(
 def test_what_is_skipped_is_counted_in_full_and_named_in_a_file(
     paragrain: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skipped, "KEPT", 15)
+    monkeypatch.setattr(reports, "KEPT", 15)
     entries = [{"image": f"{n}.png", "conversations": [{"from": "gpt", "value": "Red."}]}
                for n in range(30)]  # fmt: skip
     put(tmp_path / "i/3.png", png())

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from paragrain.collection import Collection, ImageRef, ImportReport, Item, Record, update_records
-from paragrain.collection.kept import KEPT, REPLACED
+from paragrain.collection.kept_texts import KEPT, REPLACED
 
 Items = Callable[..., list[Item]]
 Write = Callable[..., ImportReport]

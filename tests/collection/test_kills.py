@@ -55,7 +55,7 @@ def run():
     entries = [item(n) for n in numbers]
     write_collection(folder, entries, name="k", source="k", shard_rows=5, progress=False)
 
-from paragrain.collection.record import to_table
+from paragrain.collection.fields import to_table
 to_table([Record("a", captions=["b"])])  # so that pyarrow's late imports are done once for all
 for line in sys.stdin:
     folder, point, count = json.loads(line)

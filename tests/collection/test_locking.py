@@ -11,14 +11,14 @@ import pytest
 
 from paragrain.annotation import AnnotationSettings, BackendSettings, annotate, runs
 from paragrain.collection import Collection, ImportReport, Item, Record
-from paragrain.collection.locking import writing_alone
+from paragrain.collection.shards import writing_alone
 from paragrain.errors import ParagrainError
 from paragrain.sources import import_scenes
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from paragrain.collection.locking import writing_alone
+from paragrain.collection.shards import writing_alone
 with writing_alone(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -70,7 +70,7 @@ def test_annotation_and_import_keep_each_other_out(
     settings = AnnotationSettings(generator=BackendSettings(backend="scenes", model="scenes"))
     inner = partial(annotate, world, settings, limit=1, progress=False)
     if holder == "annotation":
-        monkeypatch.setattr(runs, "_Description", lambda *_: import_scenes(world.folder, size=30))
+        monkeypatch.setattr(runs, "_describe", lambda *_: import_scenes(world.folder, size=30))
         with pytest.raises(ParagrainError, match="another import or annotation"):
             inner()
         return

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paragrain.collection import ImportReport, Item, Record, Skipped
-from paragrain.collection import skipped as module
+from paragrain.collection import reports as module
 from paragrain.images import BadImage
 
 PAIRS = st.lists(st.tuples(st.text(max_size=3), st.sampled_from(["\udcff\n", "é\u2028", ""])))

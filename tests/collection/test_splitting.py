@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from paragrain.collection import Collection, ImageRef, ImportReport, Item, Record
-from paragrain.collection.splitting import Shares, moved
+from paragrain.collection.splits import Shares, moved
 from paragrain.errors import UsageError
 
 Write = Callable[..., ImportReport]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paragrain.collection import Collection, ImportReport, Item, Record, write_collection
-from paragrain.collection.wanted import Wanted
+from paragrain.collection.identities import Identities
 from paragrain.errors import ParagrainError
 
 Files = Callable[[Path], dict[str, bytes]]
@@ -105,7 +105,7 @@ def test_items_are_let_go_of_once_they_are_made(tmp_path: Path, write: Write) ->
 def test_an_id_and_a_stamp_take_few_bytes() -> None:
     count = 100_000
     tracemalloc.start()
-    wanted = Wanted((f"a/rather/long/path/{n}.jpg", "0" * 32 + str(n)) for n in range(count))
+    wanted = Identities((f"a/rather/long/path/{n}.jpg", "0" * 32 + str(n)) for n in range(count))
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert wanted.missing.all()
@@ -120,7 +120,7 @@ PAIRS = st.lists(st.tuples(st.sampled_from(["", "a", "b", "é", "\udcff", "ab"])
 def test_what_is_wanted_is_what_a_dictionary_says(
     pairs: list[tuple[str, str]], asked: list[tuple[str, str]]
 ) -> None:
-    wanted = Wanted(pairs)
+    wanted = Identities(pairs)
     first: dict[str, int] = {}
     for place, (id, _) in enumerate(pairs):
         first.setdefault(id, place)
@@ -134,7 +134,7 @@ def test_what_is_wanted_is_what_a_dictionary_says(
         assert wanted.holds(place, id, stamp)
         assert not wanted.holds(place, id, stamp + "1")
     assert not wanted.holds(len(pairs), "a", "1")
-    assert np.array_equal(wanted.first, Wanted(iter(pairs)).first)
+    assert np.array_equal(wanted.first, Identities(iter(pairs)).first)
 
 
 VERSIONS = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("12"), min_size=1)

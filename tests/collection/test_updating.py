@@ -19,10 +19,11 @@ from paragrain.collection import (
     ImportReport,
     Item,
     Record,
+    reading,
     shards,
     update_records,
 )
-from paragrain.collection.record import combined, digest, to_table
+from paragrain.collection.fields import combined, record_digest, to_table
 from paragrain.errors import ParagrainError, UsageError
 
 Files = Callable[[Path], dict[str, bytes]]
@@ -138,7 +139,7 @@ def test_whatever_changes_the_records_and_the_fingerprint_follow(
     assert list(Collection.open(folder).records(images=True)) == list(records.values())
     kept = pq.read_metadata(only_file(folder)).metadata[b"paragrain.fingerprint"]
     if kept != b"0":  # the one before the first change
-        assert int(kept, 16) == combined(map(digest, records.values()))
+        assert int(kept, 16) == combined(map(record_digest, records.values()))
 
 
 def test_collections_from_before_there_were_annotations(
@@ -147,8 +148,8 @@ def test_collections_from_before_there_were_annotations(
     write(tmp_path, items(6))
     file = only_file(tmp_path)
     old_record = Record("i", ImageRef(b"x", "i.png"), captions=["c"], paragraph="p", content="0")
-    assert f"{digest(old_record):x}" == "dba64044b6f463c050a79bd22ad1f8b7"  # as it was then
-    kept = shards.footer_fingerprint(pq.read_metadata(file))
+    assert f"{record_digest(old_record):x}" == "dba64044b6f463c050a79bd22ad1f8b7"  # as it was then
+    kept = reading.footer_fingerprint(pq.read_metadata(file))
     table = pq.read_table(file).drop_columns("annotation")
     described = json.loads(table.schema.metadata[b"huggingface"])
     del described["info"]["features"]["annotation"]

@@ -157,7 +157,7 @@ import json, os, signal, sys
 from pathlib import Path
 import pyarrow.parquet as pq
 from paragrain.collection import Record, update_records
-from paragrain.collection.record import to_table
+from paragrain.collection.fields import to_table
 
 def dying(function):
     def call(*args, **options):

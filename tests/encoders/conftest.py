@@ -150,6 +150,55 @@ def make_vision(folder: Path, kind: Any, config: Any) -> Path:
     return folder
 
 
+def make_gemma_tokenizer(folder: Path, says: dict, *, lower: bool = False) -> int:
+    """Write Gemma's kind of tokenizer, whose file does not lower-case; returns its entries."""
+    import json
+    import string
+
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    folder.mkdir(exist_ok=True)
+    pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "\u2581", *string.ascii_letters]
+    pieces += [
+        ".",
+        "!",
+        "<",
+        ">",
+        "/",
+        "|",
+        "re",
+        "red",
+        "\u2581b",
+        "\u2581bu",
+        "\u2581bus",
+        "RE",
+        "RED",
+    ]
+    merges = [("r", "e"), ("re", "d"), ("\u2581", "b"), ("\u2581b", "u"), ("\u2581bu", "s")]
+    merges += [("R", "E"), ("RE", "D")]
+    backend = Tokenizer(
+        models.BPE({piece: place for place, piece in enumerate(pieces)}, merges, unk_token="<unk>")
+    )
+    steps: list = [normalizers.Replace(" ", "\u2581")]
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *steps] if lower else steps)
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    backend.post_processor = processors.TemplateProcessing(
+        single="$A <eos>", special_tokens=[("<eos>", 1)]
+    )
+    backend.add_special_tokens(["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"])
+    backend.save(str(folder / "tokenizer.json"))
+    marks = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos", "unk", "mask")}
+    settings = {"model_max_length": 64, **marks, **says}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return len(pieces)
+
+
+@pytest.fixture(scope="session")
+def gemma_tokenizer() -> Callable[..., int]:
+    """`make_gemma_tokenizer`."""
+    return make_gemma_tokenizer
+
+
 @pytest.fixture(scope="session")
 def random_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny CLIP of random weights (16-wide vectors, 32 px, 77 positions)."""

@@ -14,7 +14,7 @@ from paragrain.encoders import (
     encode_texts,
     encode_tokens,
     load_encoder,
-    reading,
+    tokenization,
 )
 from paragrain.encoders.base import pad
 from paragrain.errors import ParagrainError, UsageError
@@ -146,7 +146,7 @@ def test_many_texts_pass_the_tokenizer_in_pieces(
 ) -> None:
     texts = [f"star {i}" for i in range(23)]
     whole = blip.tokenize(texts, 16).ids
-    monkeypatch.setattr(reading, "TOKENIZE_BATCH", 5)
+    monkeypatch.setattr(tokenization, "TOKENIZE_BATCH", 5)
     assert blip.tokenize(texts, 16).ids == whole
 
 
@@ -202,7 +202,7 @@ def test_vectors_that_are_not_finite_are_an_error(blip: BlipEncoder) -> None:
 
 def test_a_trainable_copy_owns_its_text_side_and_shares_the_rest(blip: BlipEncoder) -> None:
     copy = blip.trainable_copy()
-    own = copy.text_parameters()
+    own = copy.text_tensors()
     ours = dict(blip.model.named_parameters())
     for name, parameter in copy.model.named_parameters():
         assert (parameter is ours[name]) == (name not in own), name
@@ -222,7 +222,7 @@ def test_a_trainable_copy_owns_its_text_side_and_shares_the_rest(blip: BlipEncod
 def test_a_copy_of_a_half_precision_model_trains_in_float32(random_blip: Path) -> None:
     half = load_encoder(random_blip, device="cpu").half()
     copy = half.trainable_copy()
-    assert {p.dtype for p in copy.text_parameters().values()} == {torch.float32}
+    assert {p.dtype for p in copy.text_tensors().values()} == {torch.float32}
 
 
 def test_fingerprints_follow_what_decides_a_vector(blip: BlipEncoder) -> None:

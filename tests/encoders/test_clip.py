@@ -113,13 +113,13 @@ def test_what_a_cut_leaves_unread_is_told(clip: ClipEncoder) -> None:
     assert clip.unread("Red star  and Red", 4) == "and Red"
 
 
-def test_text_parameters_are_exactly_those_that_the_text_vector_uses(random_clip: Path) -> None:
+def test_text_tensors_are_exactly_those_that_the_text_vector_uses(random_clip: Path) -> None:
     copy = load_encoder(random_clip, "cpu").requires_grad_(True)
     ids, mask = pad(copy.tokenize(TEXTS, 77).ids, copy.pad_id)
     copy.text_features(ids, mask).sum().backward()
     touched = {n for n, p in copy.model.named_parameters() if p.grad is not None}
-    assert touched == set(copy.text_parameters())
-    decayed = {n for n, p in copy.text_parameters().items() if decays(n, p)}
+    assert touched == set(copy.text_tensors())
+    decayed = {n for n, p in copy.text_tensors().items() if decays(n, p)}
     assert "text_projection.weight" in decayed
     assert "text_model.encoder.layers.0.mlp.fc1.weight" in decayed
     assert not [n for n in decayed if "embedding" in n or "norm" in n or n.endswith("bias")]
@@ -148,7 +148,7 @@ def test_it_embeds_trains_evaluates_and_reloads(
     assert before.keys() == after.keys()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed
-    assert changed <= set(encoder.text_parameters())
+    assert changed <= set(encoder.text_tensors())
     model, info = type(encoder.model).from_pretrained(
         run.folder / "checkpoint", output_loading_info=True
     )
@@ -185,11 +185,11 @@ def test_parts_of_other_models_are_refused(clip: ClipEncoder, random_clip: Path,
                                            clip_maker: Callable[..., Path],
                                            tmp_path: Path) -> None:  # fmt: skip
     processor = CLIPImageProcessorPil(crop_size={"height": 48, "width": 40})
-    with pytest.raises(ParagrainError, match="makes 48 x 40 images but its vision model reads 32"):
+    with pytest.raises(ParagrainError, match="makes 48 x 40 images but its image tower reads 32"):
         ClipEncoder(clip.model, processor, clip.tokenizer, "mixed")
     tokenizer = CLIPTokenizerFast.from_pretrained(random_clip)
     tokenizer.add_tokens(["one-more"])
-    with pytest.raises(ParagrainError, match="has 520 entries but its text model only 519"):
+    with pytest.raises(ParagrainError, match="has 520 entries but its text tower only 519"):
         ClipEncoder(clip.model, clip.image_processor, tokenizer, "mixed")
     folder = clip_maker(tmp_path / "clip")
     config = json.loads((folder / "config.json").read_text())

@@ -21,6 +21,7 @@ from transformers import (
     ConvNextModel,
     Dinov2Config,
     Dinov2Model,
+    JinaEmbeddingsV3Model,
     RobertaModel,
     ViTConfig,
     ViTForImageClassification,
@@ -263,6 +264,18 @@ def test_positions_and_heads_of_other_architectures(
         torch.testing.assert_close(bare(row, torch.ones_like(row)), hidden)
 
 
+def test_the_text_tower_of_jina_clip_opens_where_transformers_has_it(
+    text_maker: Callable[..., Path], vit: Path, random_blip: Path, tmp_path: Path
+) -> None:
+    folder = text_maker(tmp_path / "jina", random_blip, JinaEmbeddingsV3Model, pad_token_id=0)
+    encoder = opened(f"{vit}+{folder}")
+    row = torch.tensor(encoder.token_ids(["a red star"]))
+    with torch.no_grad():
+        hidden = JinaEmbeddingsV3Model.from_pretrained(folder).eval()(row).last_hidden_state
+        pooled = encoder.model.projection(hidden.mean(1))
+    np.testing.assert_allclose(encode_texts(encoder, "a red star").vectors, unit(pooled), atol=1e-5)
+
+
 # --- Names ------------------------------------------------------------------------------------
 
 
@@ -291,4 +304,4 @@ def test_the_fresh_projection_is_the_same_every_time(vit: Path, text: Path) -> N
     ids, mask = torch.tensor([[2, 9, 3]]), torch.ones(1, 3, dtype=torch.int64)
     first.requires_grad_(True).text_features(ids, mask).sum().backward()
     touched = {id(p) for p in first.parameters() if p.grad is not None}
-    assert touched == {id(p) for p in first.text_parameters().values()}
+    assert touched == {id(p) for p in first.text_tensors().values()}

@@ -18,7 +18,7 @@ from transformers import (
 from paragrain.collection import Collection
 from paragrain.embeddings import embed, store_vectors
 from paragrain.encoders import PairEncoder, encode_texts, load_encoder
-from paragrain.encoders.vision import VisionModel
+from paragrain.encoders.vision import ModelTower
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import evaluate
 from paragrain.searching import search
@@ -112,7 +112,7 @@ def test_a_damaged_checkpoint_is_refused(pair: PairEncoder, tmp_path: Path) -> N
     with pytest.raises(ParagrainError, match="does not tell its max_tokens"):
         load_encoder(tmp_path / "out")
     config.write_text(json.dumps({"model_type": note["model_type"], "max_tokens": 200}))
-    with pytest.raises(ParagrainError, match=r"image side of .* cannot be found"):
+    with pytest.raises(ParagrainError, match=r"image tower of .* cannot be found"):
         load_encoder(tmp_path / "out")
 
 
@@ -162,7 +162,7 @@ def test_a_real_sentence_encoder_learns_the_photographs(
     space = store_vectors(photos, tmp_path / "v.npy", tmp_path / "ids.txt", progress=False).space
     given = opened(f"{space}+{minilm}")
     assert given.max_tokens == 512
-    seen = PairEncoder(VisionModel.from_folder(vit, "vit"), given.model.text, "seen")
+    seen = PairEncoder(ModelTower.from_folder(vit, "vit"), given.model.text, "seen")
     for recipe, start in (("c4", given), ("c5", seen), ("c7", given)):
         run = train(photos, start, recipe=recipe, out=tmp_path / recipe, progress=False,
                     max_steps=2,

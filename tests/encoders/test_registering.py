@@ -19,9 +19,8 @@ from paragrain.encoders import (
     load_encoder,
     register_encoder,
 )
+from paragrain.encoders.checkpoint import GROUP
 from paragrain.encoders.loading import lasting_name
-from paragrain.encoders.note import GROUP
-from paragrain.encoders.vision import EncoderVision
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.plugins import _BY_HAND
 from paragrain.training import train
@@ -206,11 +205,9 @@ def test_the_image_side_of_a_pair_is_opened_by_its_own_encoder(
     both.save(tmp_path / "out")
     again = load_encoder(tmp_path / "out", "cpu")
     assert isinstance(again, PairEncoder)
-    vision = again.model.vision
-    assert isinstance(vision, EncoderVision)
-    assert type(vision.encoder) is Mirrored
+    assert type(again.model.vision) is Mirrored
     _BY_HAND[GROUP].clear()
-    with pytest.raises(ParagrainError, match=r"the image side of .* saved by the encoder"):
+    with pytest.raises(ParagrainError, match=r"the image tower of .* saved by the encoder"):
         load_encoder(tmp_path / "out")
     with pytest.raises(UsageError, match="would not open as Mirrored again"):
         train(world, both, out=tmp_path / "run", **SETTINGS)

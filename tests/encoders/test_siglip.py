@@ -1,6 +1,6 @@
 import json
 import shutil
-import string
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,6 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Siglip2Tokenizer, SiglipModel
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
@@ -78,12 +77,12 @@ def test_batches_count_the_fill(siglip: SiglipEncoder, monkeypatch: pytest.Monke
     assert rows == [4, 4, 2]
 
 
-def test_text_parameters_are_exactly_those_that_the_text_vector_uses(random_siglip: Path) -> None:
+def test_text_tensors_are_exactly_those_that_the_text_vector_uses(random_siglip: Path) -> None:
     copy = load_encoder(random_siglip, "cpu").requires_grad_(True)
     names = dict(copy.model.named_parameters())
     ids, mask = pad(copy.tokenize(TEXTS, 64).ids, copy.pad_id)
     copy.text_features(ids, mask).sum().backward()
-    assert {n for n, p in names.items() if p.grad is not None} == set(copy.text_parameters())
+    assert {n for n, p in names.items() if p.grad is not None} == set(copy.text_tensors())
     copy.model.zero_grad()
     copy.image_features(torch.zeros(1, 3, 32, 32)).sum().backward()
     assert {n for n, p in names.items() if p.grad is not None} == set(copy.vision_tensors())
@@ -107,7 +106,7 @@ def test_a_folder_as_published_loads_without_sentencepiece(
 
 def test_parts_of_other_models_are_refused(siglip: SiglipEncoder, random_siglip: Path) -> None:
     processor = SiglipImageProcessorPil(size={"height": 48, "width": 48})
-    with pytest.raises(ParagrainError, match="48 x 48 images but its vision model reads 32 x 32"):
+    with pytest.raises(ParagrainError, match="48 x 48 images but its image tower reads 32 x 32"):
         SiglipEncoder(siglip.model, processor, siglip.tokenizer, "mixed")
     tokenizer = PreTrainedTokenizerFast.from_pretrained(random_siglip)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
@@ -121,50 +120,26 @@ def test_parts_of_other_models_are_refused(siglip: SiglipEncoder, random_siglip:
         SiglipEncoder(siglip.model, siglip.image_processor, tokenizer, "mixed")
 
 
-def make_siglip2(folder: Path, source: Path, says: dict, *, lower: bool = False) -> Path:
+def make_siglip2(
+    gemma_tokenizer: Callable[..., int],
+    folder: Path,
+    source: Path,
+    says: dict,
+    *,
+    lower: bool = False,
+) -> Path:
     """A tiny SigLIP with Gemma's kind of tokenizer, whose file does not lower-case."""
     shutil.copytree(source, folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
-    pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "\u2581", *string.ascii_letters]
-    pieces += [
-        ".",
-        "!",
-        "<",
-        ">",
-        "/",
-        "|",
-        "re",
-        "red",
-        "\u2581b",
-        "\u2581bu",
-        "\u2581bus",
-        "RE",
-        "RED",
-    ]
-    merges = [("r", "e"), ("re", "d"), ("\u2581", "b"), ("\u2581b", "u"), ("\u2581bu", "s")]
-    merges += [("R", "E"), ("RE", "D")]
-    backend = Tokenizer(
-        models.BPE({piece: place for place, piece in enumerate(pieces)}, merges, unk_token="<unk>")
-    )
-    steps: list = [normalizers.Replace(" ", "\u2581")]
-    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *steps] if lower else steps)
-    backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
-    backend.post_processor = processors.TemplateProcessing(
-        single="$A <eos>", special_tokens=[("<eos>", 1)]
-    )
-    backend.add_special_tokens(["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"])
-    backend.save(str(folder / "tokenizer.json"))
-    marks = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos", "unk", "mask")}
-    settings = {"model_max_length": 64, **marks, **says}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    pieces = gemma_tokenizer(folder, says, lower=lower)
     config = json.loads((folder / "config.json").read_text())
-    config["text_config"]["vocab_size"] = len(pieces)
+    config["text_config"]["vocab_size"] = pieces
     (folder / "config.json").write_text(json.dumps(config))
     weights = load_file(folder / "model.safetensors")
     table = "text_model.embeddings.token_embedding.weight"
     torch.manual_seed(5)
-    weights[table] = torch.randn(len(pieces), weights[table].shape[1])
+    weights[table] = torch.randn(pieces, weights[table].shape[1])
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return folder
 
@@ -175,11 +150,15 @@ RED_BUSES = ["A RED Bus", "  two  spaces ", "Red!", "", "ABC " * 40]
 @pytest.mark.parametrize("side", ["left", "right", None])
 @pytest.mark.parametrize("named", ["Siglip2Tokenizer", "GemmaTokenizer", "GemmaTokenizerFast"])
 def test_siglip_2_reads_as_its_own_tokenizer_does(
-    named: str, side: str | None, random_siglip: Path, tmp_path: Path
+    named: str,
+    side: str | None,
+    random_siglip: Path,
+    gemma_tokenizer: Callable[..., int],
+    tmp_path: Path,
 ) -> None:
     """Lower-casing is in that class, not in the file; and so is where texts are filled up."""
     says = {"tokenizer_class": named} | ({"padding_side": side} if side else {})
-    folder = make_siglip2(tmp_path / "siglip2", random_siglip, says)
+    folder = make_siglip2(gemma_tokenizer, tmp_path / "siglip2", random_siglip, says)
     theirs = Siglip2Tokenizer.from_pretrained(folder)
     ours = load_encoder(folder, "cpu")
     options = {"padding": "max_length", "truncation": True, "max_length": 64}
@@ -201,10 +180,15 @@ def test_siglip_2_reads_as_its_own_tokenizer_does(
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_lower_casing_is_added_once_and_can_be_refused(
-    lower: bool, random_siglip: Path, tmp_path: Path
+    lower: bool,
+    random_siglip: Path,
+    gemma_tokenizer: Callable[..., int],
+    tmp_path: Path,
 ) -> None:
-    folder = make_siglip2(tmp_path / "a", random_siglip, {}, lower=lower)
+    folder = make_siglip2(gemma_tokenizer, tmp_path / "a", random_siglip, {}, lower=lower)
     assert load_encoder(folder).token_ids("RED") == load_encoder(folder).token_ids("red")
-    kept = make_siglip2(tmp_path / "b", random_siglip, {"do_lower_case": False}, lower=lower)
+    kept = make_siglip2(
+        gemma_tokenizer, tmp_path / "b", random_siglip, {"do_lower_case": False}, lower=lower
+    )
     encoder = load_encoder(kept)
     assert (encoder.token_ids("RED") == encoder.token_ids("red")) is lower

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from paragrain.encoders import ImageTextEncoder, encode_images, encode_texts, load_encoder, stretch
-from paragrain.encoders.reading import plain_tokenizer
+from paragrain.encoders.tokenization import plain_tokenizer
 from paragrain.errors import UsageError
 from paragrain.images import BadImage
 
@@ -159,5 +159,5 @@ def test_a_copy_reads_as_the_first(blip: ImageTextEncoder) -> None:
 
 def test_vectors_of_long_texts_are_short_to_look_at(blip: ImageTextEncoder) -> None:
     found = encode_texts(blip, ["a red star", "a star " * 200])
-    assert repr(found.tokens) == "<Tokens of 2 texts, at most 128 of each, 1 cut>"
+    assert repr(found.tokens) == "<Tokens of 2 texts, at most 128 of each, 1 truncated>"
     assert repr(found) == f"<TextVectors [2, 16] of {found.tokens!r}>"

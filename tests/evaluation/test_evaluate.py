@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from paragrain.collection import Collection, ImageRef, Record
-from paragrain.collection.record import to_table
+from paragrain.collection.fields import to_table
 from paragrain.encoders import ImageTextEncoder, encode_texts
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark, evaluate, sweep

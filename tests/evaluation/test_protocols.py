@@ -10,7 +10,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from paragrain.collection import Collection, ImageRef, Record
-from paragrain.collection.record import to_table
+from paragrain.collection.fields import to_table
 from paragrain.encoders import ImageTextEncoder
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import evaluate, load_protocol, load_result, protocols, sweep

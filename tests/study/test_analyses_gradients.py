@@ -262,11 +262,9 @@ def test_positions_are_drawn_for_several_models(long: Benchmark, encoder: ImageT
 def test_what_cannot_be_weighed_is_refused(
     long: Benchmark, encoder: ImageTextEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from paragrain.study.analyses import positions as module
-
     with pytest.raises(UsageError, match="unknown measure 'heat'"):
         positions(long, encoder, max_length=64, measure="heat")
     assert can_attend(encoder) == ""
-    monkeypatch.setattr(module, "BlipEncoder", module.ClipEncoder)
+    monkeypatch.setattr(type(encoder), "pooled_token", None)
     with pytest.raises(ParagrainError, match="use the gradient"):
         positions(long, encoder, max_length=64, measure="attention", size=4)

@@ -135,4 +135,4 @@ def test_two_workers_find_what_one_finds(
     assert (report.done, report.failed) == (2, [])
     column = Column("long", "text_to_image")
     one, two = (read_scores(s, o).recalls["c4"][column] for s, o in (finished, (study, out)))
-    assert one.seeds == two.recalls
+    assert one.seeds == two.seeds

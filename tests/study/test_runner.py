@@ -43,7 +43,7 @@ def test_a_study_comes_to_its_end(finished: tuple[Study, Path]) -> None:
     scores = read_scores(study, out)
     assert scores.missing == []
     assert {name: len(c) for name, c in scores.recalls.items()} == dict.fromkeys(study.models, 12)
-    assert len(scores.recalls["c4"][Column("long", "image_to_text")].recalls) == 2
+    assert len(scores.recalls["c4"][Column("long", "image_to_text")].seeds) == 2
     assert list(scores.curves["cut"]) == ["BLIP", "c1", "c4"]
     assert all(row["done"] == row["cells"] for row in progress_of(study, out))
     for cell in study.cells():
@@ -61,7 +61,7 @@ def test_seeds_differ_and_a_point_of_a_curve_is_the_result_at_its_budget(
     scores = read_scores(study, out)
     for direction in ("image_to_text", "text_to_image"):
         point = scores.curves["cut"]["c4"][direction][40]
-        assert point.recalls == scores.recalls["c4"][Column("long", direction)].recalls
+        assert point.seeds == scores.recalls["c4"][Column("long", direction)].seeds
     weights = [cell_folder(cell, out) / "run/checkpoint/model.safetensors" for cell in
                study.models["c4"]]  # fmt: skip
     assert weights[0].read_bytes() != weights[1].read_bytes()

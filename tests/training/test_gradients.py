@@ -39,7 +39,7 @@ def gradients(contrast):
 def gradients_of(
     contrast, model, batch: Batch, **settings
 ) -> tuple[dict[str, torch.Tensor], float]:
-    parameters = model.text_parameters()
+    parameters = model.text_tensors()
     for parameter in parameters.values():
         parameter.grad = None
     config = TrainConfig(**settings)
@@ -60,7 +60,7 @@ def test_chunks_give_the_gradients_of_the_whole_with_dropout_on(
     chunked = gradients(dropout_model, batch, micro_batch_tokens=64, grad_cache_threshold=1)
     assert_same(whole, chunked)
     # Dropout was really on: other random numbers give another loss.
-    parameters = dropout_model.text_parameters().values()
+    parameters = dropout_model.text_tensors().values()
     for parameter in parameters:
         parameter.grad = None
     config = TrainConfig(micro_batch_tokens=64)
@@ -87,7 +87,7 @@ def test_chunks_of_any_size_give_the_gradients_of_plain_autograd(gradients, enco
         negative_image=owner[negative],
         groups=torch.tensor(batch.groups),
     )
-    named = model.text_parameters()
+    named = model.text_tensors()
     plain = torch.autograd.grad(loss.total, list(named.values()))
     expected = dict(zip(named, plain, strict=True)), loss.total.item()
     for settings in (

@@ -2,18 +2,18 @@ import pytest
 import torch
 from torch import nn
 
+from paragrain.encoders.base import TrainSpec
 from paragrain.errors import UsageError
 from paragrain.training.config import TrainConfig, make_config
 from paragrain.training.optimizer import (
     decays,
     make_optimizer,
-    trained_parameters,
 )
 
 
 def test_norms_biases_and_embeddings_do_not_decay(encoder):
     model = encoder.trainable_copy()
-    named = model.text_parameters()
+    named = model.text_tensors()
     groups = make_optimizer(named, TrainConfig()).param_groups
     plain, decay = sorted(groups, key=lambda group: group["weight_decay"])
     assert (decay["weight_decay"], plain["weight_decay"]) == (0.05, 0.0)
@@ -27,8 +27,8 @@ def test_norms_biases_and_embeddings_do_not_decay(encoder):
 
 
 def test_vision_learns_at_its_own_rate(encoder):
-    model = encoder.trainable_copy(vision=True)
-    named, vision = trained_parameters(model), model.vision_tensors()
+    model = encoder.trainable_copy(TrainSpec(vision=True))
+    named, vision = model.trained_parameters(), model.vision_tensors()
     config = TrainConfig(train_vision=True, learning_rate=1e-4, vision_learning_rate=1e-5)
     scales = {
         id(parameter): (group["scale"], group["weight_decay"])

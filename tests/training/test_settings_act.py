@@ -21,9 +21,9 @@ ONE_STEP = {
 
 
 def largest_change(before, run) -> float:
-    after = run.encoder.text_parameters()
+    after = run.encoder.text_tensors()
     return max(
-        float((after[name] - value).abs().max()) for name, value in before.text_parameters().items()
+        float((after[name] - value).abs().max()) for name, value in before.text_tensors().items()
     )
 
 

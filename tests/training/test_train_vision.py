@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
 from paragrain.embeddings import embed
-from paragrain.encoders.base import encode_pixels
+from paragrain.encoders.base import TrainSpec, encode_pixels
 from paragrain.encoders.loading import load_encoder
 from paragrain.encoders.pair import PairEncoder
 from paragrain.errors import ParagrainError, UsageError
@@ -21,7 +21,7 @@ from paragrain.training.batches import TrainingSet
 from paragrain.training.gradients import accumulate_gradients, tokenize
 from paragrain.training.images import ImageReader
 from paragrain.training.objectives.contrastive import contrastive_loss
-from paragrain.training.optimizer import decays, trained_parameters
+from paragrain.training.optimizer import decays
 from paragrain.training.recipes import load_recipe
 
 SHORT = {"batch_size": 8, "max_steps": 10, "epochs": 4, "learning_rate": 1e-3, "progress": False}
@@ -63,7 +63,7 @@ def test_both_towers_learn(whole, encoder, random_blip):
         for folder in (random_blip, whole.folder / "checkpoint")
     )
     changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed <= set(encoder.text_parameters()) | set(encoder.vision_tensors())
+    assert changed <= set(encoder.text_tensors()) | set(encoder.vision_tensors())
     for name in (
         "vision_proj.weight",
         "vision_model.embeddings.patch_embedding.weight",
@@ -115,7 +115,7 @@ def test_validation_sees_the_vision_of_its_time_and_caches_none_of_it(whole, sha
 )
 def test_the_joint_gradient_is_that_of_plain_autograd(encoder, joint, contrast, memory):
     batch, pixels = joint
-    model = encoder.trainable_copy(vision=True).train().double()
+    model = encoder.trainable_copy(TrainSpec(vision=True)).train().double()
     pixels = [image.double() for image in pixels]
     # The features end in float32, whose rounding the tolerance below is.
     cut = tokenize(model, batch.texts, TrainConfig())
@@ -134,7 +134,7 @@ def test_the_joint_gradient_is_that_of_plain_autograd(encoder, joint, contrast, 
         negative_image=owner[negative],
         groups=torch.tensor(batch.groups),
     ).total
-    named = trained_parameters(model)
+    named = model.trained_parameters()
     expected = torch.autograd.grad(loss, list(named.values()))
     config = TrainConfig(**memory)
     report = accumulate_gradients(model, contrast(model), batch, config, pixels=pixels)
@@ -146,7 +146,7 @@ def test_the_joint_gradient_is_that_of_plain_autograd(encoder, joint, contrast, 
 
 def test_memory_is_bounded_by_the_pass_for_images_too(encoder, joint, contrast, monkeypatch):
     batch, pixels = joint
-    model = encoder.trainable_copy(vision=True).train()
+    model = encoder.trainable_copy(TrainSpec(vision=True)).train()
     tokens = gradients.patches(model, pixels)
     assert tokens == 17  # 32 px in patches of 8, and the class token
     held = []
@@ -256,13 +256,13 @@ def test_images_that_are_files_are_read_where_they_are(encoder, tmp_path, record
 
 
 def test_a_half_precision_vision_trains_in_float32(random_blip):
-    model = load_encoder(random_blip, device="cpu").half().trainable_copy(vision=True)
+    model = load_encoder(random_blip, device="cpu").half().trainable_copy(TrainSpec(vision=True))
     assert {t.dtype for t in model.vision_tensors().values()} == {torch.float32}
     assert all(t.requires_grad for t in model.vision_tensors().values())
 
 
 def test_weight_decay_spares_norms_biases_embeddings_and_learned_tokens(encoder):
-    named = trained_parameters(encoder.trainable_copy(vision=True))
+    named = encoder.trainable_copy(TrainSpec(vision=True)).trained_parameters()
     decayed = {name for name, parameter in named.items() if decays(name, parameter)}
     assert "vision_model.encoder.layers.1.mlp.fc1.weight" in decayed
     assert "vision_proj.weight" in decayed
@@ -273,6 +273,6 @@ def test_weight_decay_spares_norms_biases_embeddings_and_learned_tokens(encoder)
 def test_a_pair_s_image_side_stays_as_it_is(shapes, tmp_path):
     pair = PairEncoder.__new__(PairEncoder)
     pair.name = "dino+minilm"
-    with pytest.raises(UsageError, match=r"image side of dino\+minilm stays as it is"):
+    with pytest.raises(UsageError, match=r"image tower of dino\+minilm cannot be trained"):
         train(shapes, pair, out=tmp_path / "run", train_vision=True, progress=False)
     assert not (tmp_path / "run").exists()

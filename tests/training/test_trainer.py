@@ -88,7 +88,7 @@ def test_only_text_weights_change_and_the_given_encoder_does_not(whole, encoder,
         for folder in (random_blip, whole.folder / "checkpoint")
     )
     assert before.keys() == after.keys()
-    text = set(encoder.text_parameters())
+    text = set(encoder.text_tensors())
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed <= text
     assert {
@@ -242,7 +242,7 @@ def test_half_precision_starts_train_in_float32(shapes, random_blip, tmp_path):
     full.model.text_proj.half()
     run = train(shapes, full, recipe="c1", out=tmp_path / "run", **{**SHORT, "max_steps": 2})
     saved = load_file(run.folder / "checkpoint" / "model.safetensors")
-    for name in half.text_parameters():
+    for name in half.text_tensors():
         assert saved[name].dtype == torch.float32, name
     assert next(full.model.text_proj.parameters()).dtype == torch.float16
 

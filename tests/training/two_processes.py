@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from paragrain.collection import Collection
+from paragrain.encoders.base import TrainSpec
 from paragrain.encoders.loading import load_encoder
 from paragrain.training.batches import Batch, TrainingSet
 from paragrain.training.config import TrainConfig
@@ -21,7 +22,6 @@ from paragrain.training.objectives import (
     make_objectives,
     register_objective,
 )
-from paragrain.training.optimizer import trained_parameters
 from paragrain.training.recipes import load_recipe
 from paragrain.training.trainer import train
 
@@ -61,7 +61,7 @@ def main(collection: str, model: str, recipe: str, out: str) -> None:
     own = [record.id for record in batch.records[processes.part(8)]]
     for name, losses in LOSSES.items():
         vision = name != "text"
-        twin = encoder.trainable_copy(vision=vision).train()
+        twin = encoder.trainable_copy(TrainSpec(vision=vision)).train()
         objectives = make_objectives(losses, twin, TrainConfig())
         weights = {loss: options.get("weight", 1.0) for loss, options in losses.items()}
         report = accumulate_gradients(
@@ -72,7 +72,7 @@ def main(collection: str, model: str, recipe: str, out: str) -> None:
             pixels=list(reader.stream(own, 8)),
             processes=processes,
         )
-        named = trained_parameters(twin) | dict(objectives.named_parameters())
+        named = twin.trained_parameters() | dict(objectives.named_parameters())
         found = {key: parameter.grad for key, parameter in named.items()}
         found["report"] = torch.tensor([*report.losses.values(), *report[1:]], dtype=torch.float64)
         save_file(found, folder / f"{name}-{processes.rank}.safetensors")

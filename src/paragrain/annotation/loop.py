@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from paragrain.annotation.calls import KINDS, Call, Failure, Kind, Reply, RequestFailed
 from paragrain.annotation.parsing import (
@@ -22,7 +22,7 @@ from paragrain.annotation.parsing import (
 )
 from paragrain.annotation.prompts import schema
 from paragrain.annotation.settings import AnnotationSettings, BackendSettings
-from paragrain.collection import Record
+from paragrain.collection import Record, fields
 from paragrain.words import sentences
 
 Answer = Reply | RequestFailed
@@ -33,10 +33,10 @@ Calls = Generator[Call, Answer, T]
 Read = tuple[T | None, int, Failure | None]
 """What was read, of how many requests, or why nothing was."""
 
-FIELDS: dict[str, str] = {
-    "captions": "generated",
-    "negatives": "negatives",
-    "paragraph": "paragraph",
+FIELDS: dict[Kind, str] = {
+    cast(Kind, field.annotated_as): name
+    for name, field in fields.FIELDS.items()
+    if field.annotated_as
 }
 """The field of a record that each kind of text goes to."""
 

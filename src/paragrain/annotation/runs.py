@@ -14,8 +14,7 @@ from paragrain.annotation.loop import provenance
 from paragrain.annotation.report import AnnotationReport, write_failed
 from paragrain.annotation.runner import Runner
 from paragrain.annotation.settings import AnnotationSettings, run_name
-from paragrain.collection import Collection
-from paragrain.collection.locking import writing_alone
+from paragrain.collection import Collection, writing_alone
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_json
 from paragrain.locks import Held, hold

@@ -24,6 +24,13 @@ ModelOption = Annotated[
         "remembers (`paragrain use`), and blip0, which ships with the package, for drawn scenes.",
     ),
 ]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code",
+        help="Run the code that a model of an unknown architecture brings, if it does.",
+    ),
+]
 DeviceOption = Annotated[
     str | None, typer.Option(help="Such as cpu or cuda:1; by default a CUDA card if there is one.")
 ]

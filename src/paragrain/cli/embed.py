@@ -11,6 +11,7 @@ from paragrain.cli.common import (
     JsonOption,
     ModelOption,
     SplitOption,
+    TrustOption,
     end,
     tell,
 )
@@ -41,6 +42,7 @@ def embed(
         ),
     ] = None,
     device: DeviceOption = None,
+    trust_remote_code: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compute the image embeddings of a collection and keep them beside it.
@@ -54,7 +56,7 @@ def embed(
     Example: `paragrain embed photos --vectors dino.npy --ids ids.txt`
     """
     if vectors is None and ids is None and name is None:
-        _compute(collection, model, split, batch_size, device, json)
+        _compute(collection, model, split, batch_size, device, trust_remote_code, json)
     elif vectors is None or ids is None:
         raise UsageError("vectors from elsewhere need --vectors FILE.npy and --ids FILE")
     elif model is not None:
@@ -69,6 +71,7 @@ def _compute(
     split: str | None,
     batch_size: int,
     device: str | None,
+    trust_remote_code: bool,
     json: bool,
 ) -> None:
     from paragrain.collection import Collection
@@ -78,7 +81,7 @@ def _compute(
     source = Collection.open(collection)
     done = run(
         source,
-        encoder_for(source, model, device),
+        encoder_for(source, model, device, trust_remote_code=trust_remote_code),
         split=split,
         batch_size=batch_size,
         progress=not json,

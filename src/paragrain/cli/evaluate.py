@@ -9,6 +9,7 @@ from paragrain.cli.common import (
     CollectionArgument,
     DeviceOption,
     JsonOption,
+    TrustOption,
     end,
     tell,
 )
@@ -87,6 +88,7 @@ def evaluate(
         ),
     ] = None,
     device: DeviceOption = None,
+    trust_remote_code: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Rank every image against every text, exactly, and report Recall@1, 5, 10 both ways.
@@ -121,7 +123,9 @@ def evaluate(
         check_out(out)  # before anything is computed
     source = Collection.open(collection)
     asked: list[str | None] = [*model] if model else [None]
-    models = [encoder_for(source, name, device) for name in asked]
+    models = [
+        encoder_for(source, name, device, trust_remote_code=trust_remote_code) for name in asked
+    ]
     report = None
     if audited is not None:
         report = audit_of(

@@ -12,6 +12,7 @@ from paragrain.cli.common import (
     JsonOption,
     ModelOption,
     SplitOption,
+    TrustOption,
     end,
     tell,
 )
@@ -46,6 +47,7 @@ def search(
     ] = None,
     split: SplitOption = None,
     device: DeviceOption = None,
+    trust_remote_code: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Find the images that a text describes best, comparing with every image of the collection.
@@ -64,7 +66,7 @@ def search(
     from paragrain.encoders import encoder_for
     from paragrain.searching import search as run
 
-    encoder = encoder_for(source, model, device)
+    encoder = encoder_for(source, model, device, trust_remote_code=trust_remote_code)
     results = run(
         source, encoder, queries, k=k, max_length=max_length, split=split, progress=not json
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from paragrain.cli.common import JsonOption, tell
+from paragrain.cli.common import JsonOption, TrustOption, tell
 from paragrain.errors import UsageError
 
 
@@ -22,6 +22,7 @@ def use(
         Path | None, typer.Argument(metavar="COLLECTION", help="Folder of the collection.")
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Forget the model.")] = False,
+    trust_remote_code: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Have a collection remember its model, for all verbs without --model.
@@ -43,12 +44,12 @@ def use(
     if second is not None or clear:
         from paragrain.encoders import use as run
 
-        encoder = run(source, None if clear else first)
+        encoder = run(source, None if clear else first, trust_remote_code=trust_remote_code)
         if encoder is not None:
             max_length, most = encoder.max_length, encoder.max_tokens
     lines = [f"{source.folder}: {source.model or 'no model is remembered'}"]
     if max_length is not None and most is not None:
         lines[0] += f", which reads {max_length:,} tokens of a text"
-        lines[0] += f", and up to {most:,} with --tokens" if max_length < most else ""
+        lines[0] += f", and up to {most:,} with --max-length" if max_length < most else ""
     told = {"collection": str(source.folder), "model": source.model}
     tell(json, {**told, "max_length": max_length, "max_tokens": most}, lines)

@@ -1,10 +1,10 @@
 """A data set on disk: `Record` is its row, `Collection` reads it, `write_collection` writes it."""
 
-from paragrain.collection.importing import ImportReport, WriteOptions
-from paragrain.collection.linking import Store
+from paragrain.collection.fields import SCHEMA, TEXT_FIELDS, ImageRef, Record
+from paragrain.collection.image_files import Store
 from paragrain.collection.reading import Collection
-from paragrain.collection.record import SCHEMA, TEXT_FIELDS, ImageRef, Record
-from paragrain.collection.skipped import Skipped
+from paragrain.collection.reports import ImportReport, Skipped, WriteOptions
+from paragrain.collection.shards import writing_alone
 from paragrain.collection.updating import update_records
 from paragrain.collection.writing import BadRecord, Item, write_collection
 
@@ -22,4 +22,5 @@ __all__ = [
     "WriteOptions",
     "update_records",
     "write_collection",
+    "writing_alone",
 ]

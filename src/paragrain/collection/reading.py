@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,11 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paragrain.collection.columns import python_values, wrong_column
-from paragrain.collection.record import FIELDS, Record, combined, digest
-from paragrain.collection.shards import footer_fingerprint
+from paragrain.collection.fields import FIELDS, Record, combined, record_digest
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.files import read_json
+from paragrain.files import digest, read_json
 from paragrain.images import BadImage
+
+FINGERPRINT = b"paragrain.fingerprint"
+"""Key in the footer under which the sum of the records' digests stands."""
 
 
 @dataclass
@@ -71,13 +72,12 @@ class Collection:
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}: check the path of the collection")
         paths = sorted(p for p in folder.glob("records/*.parquet") if not p.name.startswith("."))
-        info_path = folder / "collection.json"
-        if not paths and not info_path.is_file():
+        if not paths and not (folder / "collection.json").is_file():
             raise UsageError(
                 f"{folder} is not a collection, since it has no records/*.parquet: "
                 "make one with `paragrain import`"
             )
-        info = _read_info(info_path)
+        info = read_info(folder)
         collection = cls(folder, {}, info)
         if info.get("complete") is False:
             collection._problems.append(
@@ -248,10 +248,9 @@ class Collection:
             if kept is not None:
                 digests.append(int(kept, 16))
             else:
-                digests += [digest(record) for record in read_shard(file, images=False)]
+                digests += [record_digest(record) for record in file_records(file)]
                 digests.append(file.stat().st_size)
-        total = combined(digests).to_bytes(16, "big")
-        return blake2b(total, digest_size=16).hexdigest()
+        return digest(combined(digests).to_bytes(16)).hex()
 
     def place(self, split: str | None) -> str:
         """The collection, or a split of it, as error messages name it."""
@@ -287,7 +286,7 @@ class Collection:
                 nulls, size = null_images(metadata, index)
                 group = _Group(file, index, len(ids), [], stored=nulls != size)
                 columns = {"id", "split"} if nulls == 0 else {"id", "split", "image.path"}
-                values = _read_columns(file, index, columns)
+                values = read_columns(file, index, columns)
                 paths = values.get("image") or [None] * size
                 names = values.get("split") or ["train"] * size
                 rows = zip(values["id"], names, paths, strict=True)
@@ -321,6 +320,12 @@ def inside(folder: Path, path: str) -> Path:
     return place
 
 
+def footer_fingerprint(metadata: pq.FileMetaData) -> str | None:
+    """The fingerprint that the writer left in a Parquet file; other tools leave none."""
+    kept = (metadata.metadata or {}).get(FINGERPRINT)
+    return None if kept is None else kept.decode("ascii", "replace")
+
+
 @contextmanager
 def reading(file: Path) -> Iterator[None]:
     """Turn what goes wrong inside, where a Parquet file is read, into a `ParagrainError`."""
@@ -332,13 +337,13 @@ def reading(file: Path) -> Iterator[None]:
         ) from error
 
 
-def rows_as_taken(file: Path) -> Iterator[tuple[Record, bool]]:
+def rows_as_taken(file: Path, fields: Iterable[str] | None = None) -> Iterator[tuple[Record, bool]]:
     """All records of one Parquet file without image bytes; whether a `Collection` takes each."""
     metadata = pq.read_metadata(file)
     seen: set[str] = set()
     for index in range(metadata.num_row_groups):
         nulls, _ = null_images(metadata, index)
-        for record in _read_group(file, index, _columns(None, False), None):
+        for record in _read_group(file, index, _columns(fields, False), None):
             path = None if nulls == 0 else record.image.path  # of stored images it is a name only
             sound = _unsound(record.id, path, seen) is None
             if sound:
@@ -346,16 +351,21 @@ def rows_as_taken(file: Path) -> Iterator[tuple[Record, bool]]:
             yield record, sound
 
 
-def read_shard(file: Path, *, images: bool = True) -> Iterator[Record]:
-    """All records of one Parquet file, sound or not."""
-    for index in range(pq.read_metadata(file).num_row_groups):
-        yield from _read_group(file, index, _columns(None, images), None)
+def file_records(file: Path) -> Iterator[Record]:
+    """All records of one Parquet file without image bytes, sound or not."""
+    return (record for record, _ in rows_as_taken(file))
 
 
 # --- Row groups -------------------------------------------------------------------------------
 
 
-def _read_info(path: Path) -> dict[str, Any]:
+def read_info(folder: Path) -> dict[str, Any]:
+    """What `collection.json` says; nothing where there is none.
+
+    Raises:
+        ParagrainError: it cannot be read.
+    """
+    path = folder / "collection.json"
     try:
         info = read_json(path)
     except FileNotFoundError:
@@ -363,6 +373,14 @@ def _read_info(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ParagrainError(f"{path} cannot be read ({error}): import the data again") from error
     return info if isinstance(info, dict) else {}
+
+
+def known_info(folder: Path) -> dict[str, Any]:
+    """What `collection.json` says; nothing where it cannot be read, as an import mends it."""
+    try:
+        return read_info(folder)
+    except ParagrainError:
+        return {}
 
 
 def _columns(fields: str | Iterable[str] | None, images: bool) -> set[str]:
@@ -398,7 +416,7 @@ def _unsound(id: str, path: str | None, seen: Names[str]) -> str | None:
     return None
 
 
-def _read_columns(file: Path, index: int, columns: set[str]) -> dict[str, list[Any]]:
+def read_columns(file: Path, index: int, columns: set[str]) -> dict[str, list[Any]]:
     """Some columns of a row group, by the name of the record's field; absent ones are left out.
 
     Raises:
@@ -413,7 +431,7 @@ def _read_group(
     file: Path, index: int, columns: set[str], rows: Iterable[int] | None
 ) -> Iterator[Record]:
     """Records from a row group of a Parquet file: some rows, or all."""
-    values = _read_columns(file, index, columns)
+    values = read_columns(file, index, columns)
     names = tuple(values)
     every = list(zip(*values.values(), strict=True))
     for row in range(len(every)) if rows is None else rows:

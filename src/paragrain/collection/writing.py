@@ -1,8 +1,6 @@
 """Writing a collection as a sync: only what is missing or changed is made, a kill loses little."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -11,35 +9,28 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from paragrain.collection.importing import ImportReport, WriteOptions, texts_notes
-from paragrain.collection.kept import KeptTexts
-from paragrain.collection.linking import LINKED, Links
-from paragrain.collection.locking import writing_alone
-from paragrain.collection.reading import inside
-from paragrain.collection.record import ImageRef, Record, digest
-from paragrain.collection.settling import settle_splits, settle_texts
-from paragrain.collection.shards import MEBIBYTE, Row, finished_shards, write_shard
-from paragrain.collection.skipped import Pair, Skipped
-from paragrain.collection.splitting import Shares, key_of
-from paragrain.collection.standing import (
-    clear_away_remains,
-    compare,
-    contents_gone,
-    drop_stale,
-    known_info,
-    refuse_another_data_set,
-    refuse_other_files,
-    remembered,
-    split_counts,
-    splits_of_changed,
-    verify,
+from paragrain.collection.existing import Existing, refuse_other_files
+from paragrain.collection.fields import FIELDS, NESTED_FIELDS, ImageRef, Record, record_digest
+from paragrain.collection.identities import Identities
+from paragrain.collection.image_files import LINKED, ImageFiles
+from paragrain.collection.kept_texts import KeptTexts
+from paragrain.collection.reading import inside, known_info
+from paragrain.collection.reports import ImportReport, Pair, Skipped, WriteOptions, texts_notes
+from paragrain.collection.shards import (
+    MEBIBYTE,
+    Row,
+    finished_shards,
+    shard_path,
+    write_shard,
+    writing_alone,
 )
-from paragrain.collection.wanted import Wanted
+from paragrain.collection.splits import Shares, key_of, settle_splits
+from paragrain.collection.updating import align_columns
 from paragrain.errors import ParagrainError
 from paragrain.files import write_json
 from paragrain.images import BadImage, content_hash, decode, pixels_hash
 from paragrain.progress import progress_bar
-from paragrain.runtime import cores
+from paragrain.runtime import cores, map_ahead
 from paragrain.words import counted
 
 FORMAT = 1
@@ -73,9 +64,12 @@ class Item:
     says_split: bool = True
 
 
+Read = Callable[[], Iterable[Item]]
+
+
 def write_collection(
     folder: Path,
-    items: Iterable[Item] | Callable[[], Iterable[Item]],
+    items: Iterable[Item] | Read,
     *,
     name: str,
     source: str,
@@ -123,19 +117,19 @@ def write_collection(
     folder = Path(folder)
     if isinstance(items, Iterator):
         items = list(items)
-    again = items if callable(items) else partial(iter, items)
     refuse_other_files(folder)
     before = known_info(folder)
     store = options.get("store") or before.get("store") or "bytes"
-    drop = options.get("drop_texts", False)
     shares = _shares(options, before)
     progress = options.get("progress", True)
+    again = items if callable(items) else partial(iter, items)
     read = again if store == "bytes" else partial(_to_link, again)
     with progress_bar(f"looking through {name}", None, unit="items", show=progress) as advance:
-        wanted = Wanted(_identities(read(), advance))
+        wanted = Identities(_identities(read(), advance))
     skipped, failed = Skipped(folder), Skipped(folder)
     skipped.extend(problems)
     report = ImportReport(folder, notes=list(notes))
+    drop = options.get("drop_texts", False)
     info = {
         **before,
         "format": FORMAT,
@@ -148,51 +142,36 @@ def write_collection(
         "import": remembered(before.get("import"), options.get("remember"), drop_texts=drop),
     }
     with writing_alone(folder):
-        there = compare(folder, wanted, anew=drop)
-        refuse_another_data_set(folder, there, read, name=name, source=source)
-        if options.get("verify") and (changed := verify(folder, wanted, there, read)):
+        existing = Existing(folder, wanted, anew=drop)
+        existing.refuse_another_data_set(read, name=name, source=source)
+        if options.get("verify") and (changed := existing.verify(read)):
             report.notes.append(
                 f"other bytes under the old name, size and time: {counted(changed, 'image')}"
             )
         begun = {**info, "shares": before.get("shares"), "complete": False}  # not yet divided
         write_json(folder / "collection.json", begun)
-        skipped.extend(clear_away_remains(folder, there.splits))
-        report.removed = there.gone
+        skipped.extend(existing.clear_remains())
+        report.removed = existing.gone
         report.kept = int(np.sum(wanted.first & ~wanted.missing))
-        old_splits = splits_of_changed(folder, there, all_of_them=bool(shares))
-        gone = contents_gone(folder, wanted, there)
-        drop_stale(folder, there)
-        kept = KeptTexts(folder)
-        links = None if store == "bytes" else Links(folder)
-        fresh: set[str] = set()
-        make = partial(
-            _make,
-            links=links,
-            folder=folder,
-            max_pixels=options.get("max_pixels"),
-            kept=kept,
-            drop=drop,
-            splits=old_splits,
-            shares=shares,
-            fresh=fresh,
-        )
-        number = max(there.splits, default=-1) + 1
+        old_splits, gone = existing.take_out_stale(all_splits=bool(shares))
+        maker = _Maker(folder, store, options.get("max_pixels"), drop, old_splits, shares)
+        todo = _missing(read, wanted, skipped)
         total = int(np.sum(wanted.missing))
         with progress_bar(f"importing {name}", total, unit="records", show=progress) as advance:
-            made = _in_order(make, _missing(read, wanted, skipped), advance)
-            for rows in _shards(made, report, failed, shard_rows, shard_bytes):
+            made = map_ahead(maker.make, todo, threads=min(8, cores()))
+            number = 1 + max((int(path.stem.split("-")[1]) for path in existing.sizes), default=-1)
+            for rows in _shards(made, report, failed, shard_rows, shard_bytes, advance):
                 report.renamed += len(gone & {row.record.content for row in rows})
                 gone.difference_update(row.record.content for row in rows)
-                there.splits[number] = split_counts(write_shard(folder, number, rows))
+                write_shard(shard_path(folder, number), rows)
                 number += 1
         skipped.extend(failed)
-        texts = settle_texts(folder, kept, drop=drop)
-        report.carried, report.replaced = dict(texts.carried), dict(texts.replaced)
-        report.dropped, report.waiting = dict(texts.dropped), texts.waiting
+        maker.kept.settle(drop=drop)
         if shares:
             anew = before.get("shares") != info["shares"]
-            settle_splits(folder, shares, fresh, _unsaid(read) if anew else None)
-        _finish(folder, info, report, skipped, links)
+            unsaid = (item.id for item in read() if not item.says_split) if anew else None
+            settle_splits(folder, shares, maker.fresh, unsaid)
+        _finish(folder, info, report, skipped, maker)
     return report
 
 
@@ -205,44 +184,40 @@ def _shares(options: WriteOptions, before: Mapping[str, Any]) -> Shares:
     )
 
 
-def _unsaid(read: Callable[[], Iterable[Item]]) -> Iterator[str]:
-    """The ids of items whose split nobody says."""
-    return (item.id for item in read() if not item.says_split)
+def remembered(
+    before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, *, drop_texts: bool = False
+) -> Mapping[str, Any] | None:
+    """How to repeat all imports into a collection at once.
+
+    Of an import of the same kind as the one before, arguments that are not given now stay, and
+    tables of texts add up, the newest last. Those that are not on the disk any more are forgotten;
+    what they said stays in the records.
+
+    Args:
+        before: what is remembered already.
+        now: kind and arguments of this import.
+        drop_texts: this import drops texts of others, so it forgets their tables.
+
+    >>> before = {"kind": "folder", "arguments": {"folder": "/a", "val": 0.1, "texts": ["/"]}}
+    >>> now = {"kind": "folder", "arguments": {"folder": "/a", "texts": ["/b.csv"], "val": None}}
+    >>> remembered(before, now)["arguments"]
+    {'folder': '/a', 'val': 0.1, 'texts': ['/', '/b.csv']}
+    >>> remembered(before, now, drop_texts=True)["arguments"]
+    {'folder': '/a', 'val': 0.1, 'texts': ['/b.csv']}
+    """
+    if now is None or before is None or before.get("kind") != now.get("kind"):
+        return now or before
+    old, new = dict(before["arguments"]), dict(now["arguments"])
+    given = {name: value for name, value in new.items() if value is not None}
+    newest, others = new.get("texts") or [], old.pop("texts", None) or []
+    kept = (path for path in others if path not in newest and Path(path).exists())
+    texts = [] if drop_texts else list(kept)
+    if texts or newest:
+        given["texts"] = texts + newest
+    return {**now, "arguments": {**old, **given}}
 
 
-def _finish(
-    folder: Path,
-    info: Mapping[str, Any],
-    report: ImportReport,
-    skipped: Skipped,
-    links: Links | None,
-) -> None:
-    """Say what came of the import, in the report and on disk."""
-    report.skipped, report.skipped_total = skipped.first, len(skipped)
-    for _, manifest in finished_shards(folder):
-        for split, count in split_counts(manifest).items():
-            report.splits[split] = report.splits.get(split, 0) + count
-    if links and links.copied:
-        report.notes.append(
-            f"copied, since it could not be linked: {counted(links.copied, 'image')}"
-        )
-    report.notes += texts_notes(report)
-    names = folder / "skipped.jsonl"
-    skipped.write(names)
-    if skipped and not report.splits:
-        id, reason = skipped.first[0]
-        raise ParagrainError(
-            f"none of the {len(skipped):,} items of {info['name']} can be imported "
-            f"({id}: {reason}): see {names}"
-        )
-    result = {"splits": report.splits, "skipped": len(skipped), "notes": report.notes}
-    write_json(folder / "collection.json", {**info, "complete": True, **result})
-
-
-# --- Making and writing records ---------------------------------------------------------------
-
-
-def _to_link(read: Callable[[], Iterable[Item]]) -> Iterator[Item]:
+def _to_link(read: Read) -> Iterator[Item]:
     """The items with stamps of their own: where its image is kept is a part of a record."""
     for item in read():
         yield replace(item, stamp=item.stamp + LINKED)
@@ -255,7 +230,40 @@ def _identities(items: Iterable[Item], advance: Callable[..., None]) -> Iterator
             advance(1000)
 
 
-def _missing(read: Callable[[], Iterable[Item]], wanted: Wanted, unfit: Skipped) -> Iterator[Item]:
+def _finish(
+    folder: Path, info: Mapping[str, Any], report: ImportReport, skipped: Skipped, maker: "_Maker"
+) -> None:
+    """Say what came of the import, in the report and on disk."""
+    kept = maker.kept
+    report.carried, report.replaced = dict(kept.carried), dict(kept.replaced)
+    report.dropped, report.waiting = dict(kept.dropped), kept.waiting
+    report.skipped, report.skipped_total = skipped.first, len(skipped)
+    for shard in finished_shards(folder):
+        for split, count in shard.splits.items():
+            report.splits[split] = report.splits.get(split, 0) + count
+    if maker.files and maker.files.copied:
+        report.notes.append(
+            f"copied, since it could not be linked: {counted(maker.files.copied, 'image')}"
+        )
+    report.notes += texts_notes(report)
+    names = folder / "skipped.jsonl"
+    skipped.write(names)
+    if skipped and not report.splits:
+        id, reason = skipped.first[0]
+        raise ParagrainError(
+            f"none of the {len(skipped):,} items of {info['name']} can be imported "
+            f"({id}: {reason}): see {names}"
+        )
+    if report.splits:
+        align_columns(folder)
+    result = {"splits": report.splits, "skipped": len(skipped), "notes": report.notes}
+    write_json(folder / "collection.json", {**info, "complete": True, **result})
+
+
+# --- Making and writing records ---------------------------------------------------------------
+
+
+def _missing(read: Read, wanted: Identities, unfit: Skipped) -> Iterator[Item]:
     """The items still to be made, read again; those that have no place are named."""
     if wanted.first.all() and not wanted.missing.any():
         return
@@ -277,69 +285,72 @@ def _missing(read: Callable[[], Iterable[Item]], wanted: Wanted, unfit: Skipped)
         raise ParagrainError("the source changed while it was imported: run the import again")
 
 
-def _make(
-    item: Item,
-    *,
-    links: Links | None,
-    folder: Path,
-    max_pixels: int | None,
-    kept: KeptTexts,
-    drop: bool,
-    splits: Mapping[str, str],
-    shares: Shares,
-    fresh: set[str],
-) -> tuple[Item, Row | str]:
-    """The record of an item, checked; or the reason why there is none."""
-    try:
+class _Maker:
+    """Makes the records of items; several threads use it.
+
+    Attributes:
+        kept: texts of records that left their shards, which new records take.
+        files: where images go that are kept as files.
+        fresh: the ids of new images whose split nobody says.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        store: str,
+        max_pixels: int | None,
+        drop: bool,
+        splits: Mapping[str, str],
+        shares: Shares,
+    ) -> None:
+        self.kept = KeptTexts(folder)
+        self.files = None if store == "bytes" else ImageFiles(folder)
+        self.fresh: set[str] = set()
+        self._folder, self._max_pixels, self._drop = folder, max_pixels, drop
+        self._splits, self._shares = splits, shares
+
+    def make(self, item: Item) -> tuple[Item, Row | str]:
+        """The record of an item, checked; or the reason why there is none."""
+        try:
+            return item, self._row(item)
+        except UnicodeEncodeError:
+            return item, "its text holds an unpaired surrogate, which is not valid Unicode"
+        except BadImage as error:
+            return item, error.reason
+        except ParagrainError as error:
+            return item, str(error)
+        except OSError as error:
+            return item, f"cannot be read: {error.strerror or error}"
+
+    def _row(self, item: Item) -> Row:
         record = item.make()
         if record.id != item.id:
             raise ValueError(f"item {item.id!r} made a record with the id {record.id!r}")
+        for name in NESTED_FIELDS:
+            try:
+                setattr(record, name, FIELDS[name].checked(getattr(record, name)))
+            except (ValueError, TypeError) as error:
+                raise BadRecord(f"its field {name} is of no use ({error})") from None
         data = record.image.bytes
         if data is None and record.image.path is not None:
-            data = inside(folder, record.image.path).read_bytes()
+            data = inside(self._folder, record.image.path).read_bytes()
         pixels = None
         if data is not None:
             record.content = content_hash(data)
             if not item.trusted:
-                pixels = pixels_hash(decode(data, max_pixels=max_pixels))
-            if links is not None and item.file is not None and record.image.path is not None:
-                path = links.put(item.id, item.file, record.image.path, data)
+                pixels = pixels_hash(decode(data, max_pixels=self._max_pixels))
+            if self.files and item.file is not None and record.image.path is not None:
+                path = self.files.put(item.id, item.file, record.image.path, data)
                 record.image = ImageRef(path=path)
         says = item.says_split
-        record, known = kept.take(record, pixels, says_split=says, texts=not drop)
+        record, known = self.kept.take(record, pixels, says_split=says, texts=not self._drop)
         if not says and not known:
-            record.split = splits.get(item.id, record.split)
-            if shares and item.id not in splits:
-                record.split = shares.split_of(key_of(record.group, record.content, record.id))
-                fresh.add(record.id)
-        return item, Row(record, item.stamp, digest(record), pixels)
-    except UnicodeEncodeError:
-        return item, "its text holds an unpaired surrogate, which is not valid Unicode"
-    except BadImage as error:
-        return item, error.reason
-    except ParagrainError as error:
-        return item, str(error)
-    except OSError as error:
-        return item, f"cannot be read: {error.strerror or error}"
-
-
-def _in_order(
-    make: Callable[[Item], tuple[Item, Row | str]],
-    items: Iterable[Item],
-    advance: Callable[..., None],
-) -> Iterator[tuple[Item, Row | str]]:
-    """Make items in a few threads (decoders let go of the GIL); at most a handful wait."""
-    workers = min(8, cores())
-    waiting: deque[Future[tuple[Item, Row | str]]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        for item in items:
-            waiting.append(pool.submit(make, item))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-                advance()
-        while waiting:
-            yield waiting.popleft().result()
-            advance()
+            record.split = self._splits.get(item.id, record.split)
+            if self._shares and item.id not in self._splits:
+                key = key_of(record.group, record.content, record.id)
+                record.split = self._shares.split_of(key)
+                self.fresh.add(record.id)
+        return Row(record, item.stamp, record_digest(record), pixels)
 
 
 def _shards(
@@ -348,11 +359,13 @@ def _shards(
     failed: Skipped,
     shard_rows: int,
     shard_bytes: int,
+    advance: Callable[..., None],
 ) -> Iterator[list[Row]]:
     """Gather the rows of one shard after another; what cannot be made is named in `failed`."""
     rows: list[Row] = []
     size = 0
     for item, row in made:
+        advance()
         if isinstance(row, str):
             failed.append((item.id, row))
             continue

@@ -102,7 +102,7 @@ def store_vectors(
         )
     dim = matrix.shape[1]
     space, side = f"vectors:{name}:{dim}", PrecomputedEmbeddings(name, dim)
-    cache = Cache.open(collection.folder / "embeddings" / side.own_fingerprint, dim)
+    cache = Cache.open(collection.folder / "embeddings" / side.vision_fingerprint, dim)
     if cache.folder is None:
         raise ParagrainError(
             f"vectors cannot be stored in {collection.folder}, which cannot be written: "
@@ -133,7 +133,7 @@ def store_vectors(
         yield old
         yield from (unit for _, unit in _unit_blocks(list(chosen.values()), matrix))
 
-    cache.put([*held, *chosen], blocks(), side.own_fingerprint, space)
+    cache.put([*held, *chosen], blocks(), side.vision_fingerprint, space)
     return GivenReport(
         space=space,
         folder=cache.folder,

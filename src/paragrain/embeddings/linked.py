@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from paragrain.collection import Collection
-from paragrain.collection.linking import linked
+from paragrain.collection.image_files import linked
 from paragrain.collection.reading import inside
 from paragrain.files import read_json, write_text
 from paragrain.images import BadImage, content_hash

@@ -1,6 +1,6 @@
 """README.md of a checkpoint: a model card, with the lines that give its vectors without paragrain.
 
-A test runs those lines out of the card of each kind of model.
+A test runs those lines out of the card of each family.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from paragrain.encoders.note import is_own
+from paragrain.encoders.checkpoint import is_own
 
 if TYPE_CHECKING:
     from paragrain.encoders.base import ImageTextEncoder
@@ -44,7 +44,7 @@ def write_card(folder: Path, encoder: "ImageTextEncoder", story: Story) -> None:
         f"Texts and images become vectors of {encoder.dim} numbers, of unit length; their dot "
         "product says how well they fit. Made with paragrain.\n",
         *(f"## {heading}\n\n{text}\n" for heading, text in story.sections.items()),
-        f"## Vectors\n\n{_usage(folder, encoder)}\n",
+        f"## Vectors\n\n{_usage(encoder)}\n",
         f"## Length of a text\n\n{_length(encoder)}\n",
         f"## Licence\n\n{story.licence}\n",
         f"## Limits\n\n{_LIMITS}\n",
@@ -55,9 +55,9 @@ def write_card(folder: Path, encoder: "ImageTextEncoder", story: Story) -> None:
 def _front_matter(encoder: "ImageTextEncoder", story: Story) -> dict[str, Any]:
     """What the Hub reads."""
     kind = _kind(encoder)
-    libraries = {"pair": "sentence-transformers", "": "paragrain"}
+    plain = "transformers" if _plain_family(encoder) else "paragrain"
     matter: dict[str, Any] = {
-        "library_name": libraries.get(kind, "transformers"),
+        "library_name": "sentence-transformers" if kind == "pair" else plain,
         "pipeline_tag": "feature-extraction",
         "tags": ["paragrain", "image-text-retrieval", *([kind] if kind else [])],
         "license": story.licence_id or "other",
@@ -70,15 +70,21 @@ def _front_matter(encoder: "ImageTextEncoder", story: Story) -> dict[str, Any]:
 
 
 def _kind(encoder: "ImageTextEncoder") -> str:
-    """blip, clip, siglip or pair; "" for an encoder of another package."""
+    """Such as blip, clip or pair; "" for an encoder of another package."""
     return type(encoder).__name__.removesuffix("Encoder").lower() if is_own(encoder) else ""
+
+
+def _plain_family(encoder: Any) -> Any:
+    """The family of an encoder whose vectors plain `transformers` gives; `None` for others."""
+    family = getattr(encoder, "family", None) if is_own(encoder) else None
+    return family if family and family.text_usage else None
 
 
 def _length(encoder: "ImageTextEncoder") -> str:
     most = f" It can read {encoder.max_tokens}." if encoder.max_tokens > encoder.max_length else ""
     return (
         f"The first {encoder.max_length} tokens of a text are read, special ones included, unless "
-        f"another number is asked for.{most} What is beyond is cut off; the end token stays. The "
+        f"another number is asked for.{most} What is beyond is truncated; the end token stays. The "
         "tokenizer's `model_max_length` says the same. Names of special tokens within a text "
         "are read as text."
     )
@@ -91,19 +97,24 @@ _LIMITS = (
 )
 
 
-def _usage(folder: Path, encoder: "ImageTextEncoder") -> str:
+def _usage(encoder: "ImageTextEncoder") -> str:
     """The lines that give the vectors, with what to know about them."""
-    kind = _kind(encoder)
-    if not kind:
-        return f"{_CUSTOM.format(name=type(encoder).__name__)}\n\n```python\n{_OWN}```"
+    kind, family = _kind(encoder), _plain_family(encoder)
     if kind == "pair":
-        images = "The image embeddings were given: no model here makes them."
-        if (folder / "vision").is_dir() and any((folder / "vision").iterdir()):
+        images = "The image embeddings were stored: no model here makes them."
+        if encoder.reads_images:
             images = 'Images: `paragrain.load_encoder(".")`; `vision/` holds their model.'
         return f"{_PAIR}\n\n```python\n{_pair_lines(encoder)}```\n\n{images}"
-    text, image = _LINES[kind]
-    before = _BLIP if kind == "blip" else ""
-    return f"{before}Of texts:\n\n```python\n{text}```\n\nOf images:\n\n```python\n{image}```"
+    if family is None:
+        why = "which these lines open" if kind else _CUSTOM
+        return f"This is a {type(encoder).__name__}, {why}:\n\n```python\n{_OWN}```"
+    model = family.model.__name__
+    text = _TEXTS.format(model=model, padding=family.padding, vectors=family.text_usage)
+    image = _IMAGES.format(model=model, vectors=family.image_usage)
+    return (
+        f"{family.usage_note}Of texts:\n\n```python\n{text}```\n\n"
+        f"Of images:\n\n```python\n{image}```"
+    )
 
 
 _OWN = """import paragrain as pg
@@ -113,13 +124,8 @@ text_vectors = pg.encode_texts(encoder, ["a red bus at a stop"]).vectors
 """
 
 _CUSTOM = (
-    "This is a {name}, an encoder that another package brings. Plain `transformers` opens the "
-    "weights and gives other vectors; with that package installed, these lines give them:"
-)
-
-_BLIP = (
-    "`AutoModel` would leave the trained text side out and put an untrained one in its place; "
-    "name the class. "
+    "an encoder that another package brings. Plain `transformers` opens the weights and gives "
+    "other vectors; with that package installed, these lines give them"
 )
 
 _PAIR = (
@@ -154,37 +160,6 @@ with torch.inference_mode():
 image_vectors = torch.nn.functional.normalize(vectors, dim=-1)
 """
 
-
-def _two(model: str, texts: str, images: str, padding: str = "True") -> tuple[str, str]:
-    """The lines of a model with two towers: of texts, of images."""
-    return (
-        _TEXTS.format(model=model, padding=padding, vectors=texts),
-        _IMAGES.format(model=model, vectors=images),
-    )
-
-
-_LINES = {
-    "blip": _two(
-        "BlipForImageTextRetrieval",
-        "states = model.text_encoder(words.input_ids, words.attention_mask).last_hidden_state\n"
-        "    vectors = model.text_proj(states[:, 0])",
-        "states = model.vision_model(pixels).last_hidden_state\n"
-        "    vectors = model.vision_proj(states[:, 0])",
-    ),
-    "clip": _two(
-        "CLIPModel",
-        "states = model.text_model(words.input_ids).pooler_output\n"
-        "    vectors = model.text_projection(states)",
-        "states = model.vision_model(pixels).pooler_output\n"
-        "    vectors = model.visual_projection(states)",
-    ),
-    "siglip": _two(
-        "SiglipModel",
-        "vectors = model.text_model(words.input_ids).pooler_output",
-        "vectors = model.vision_model(pixels).pooler_output",
-        padding='"max_length"',
-    ),
-}
 
 _POOLED = {
     "mean": "(states * mask).sum(1) / mask.sum(1)",

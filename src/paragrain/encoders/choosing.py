@@ -5,9 +5,8 @@ import shlex
 
 import torch
 
-from paragrain.collection import Collection
-from paragrain.collection.locking import writing_alone
-from paragrain.collection.standing import known_info
+from paragrain.collection import Collection, writing_alone
+from paragrain.collection.reading import known_info
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.loading import SHIPPED, lasting_name, load_encoder
 from paragrain.errors import ParagrainError, UsageError
@@ -24,7 +23,10 @@ GOOD_ONES = (
 
 
 def use(
-    collection: str | os.PathLike[str] | Collection, model: Model | None
+    collection: str | os.PathLike[str] | Collection,
+    model: Model | None,
+    *,
+    trust_remote_code: bool = False,
 ) -> ImageTextEncoder | None:
     """Have a collection remember its model, for all verbs that are not told of another.
 
@@ -33,7 +35,8 @@ def use(
 
     Args:
         collection: or its folder.
-        model: as for `load_encoder`, which has to open it; None to forget the one it remembers.
+        model, trust_remote_code: as for `load_encoder`, which has to open it; None to forget the
+            one it remembers.
 
     Returns:
         The encoder, opened; None if there is none to remember.
@@ -42,7 +45,9 @@ def use(
         ParagrainError: the model cannot be opened, or somebody writes to the collection.
     """
     source = Collection.open(collection)
-    encoder = None if model is None else load_encoder(model)
+    encoder = None
+    if model is not None:
+        encoder = load_encoder(model, trust_remote_code=trust_remote_code)
     with writing_alone(source.folder):
         info = known_info(source.folder)
         info.pop("model", None)
@@ -58,6 +63,8 @@ def encoder_for(
     collection: Collection,
     model: Model | None = None,
     device: str | torch.device | None = None,
+    *,
+    trust_remote_code: bool = False,
 ) -> ImageTextEncoder:
     """The encoder that a verb uses on a collection.
 
@@ -65,18 +72,18 @@ def encoder_for(
         collection: what it is used on.
         model: the one that was asked for, if any was; else the one that the collection remembers,
             or else BLIP0, which knows drawn scenes alone, if the collection holds nothing else.
-        device: as for `load_encoder`.
+        device, trust_remote_code: as for `load_encoder`.
 
     Raises:
         UsageError: a model has to be named; the sentence names some.
         ParagrainError: it cannot be opened.
     """
     if model is not None:
-        return load_encoder(model, device)
+        return load_encoder(model, device, trust_remote_code=trust_remote_code)
     place = shlex.quote(str(collection.folder))
     if collection.model is not None:
         try:
-            return load_encoder(collection.model, device)
+            return load_encoder(collection.model, device, trust_remote_code=trust_remote_code)
         except ParagrainError as error:
             kind = UsageError if isinstance(error, UsageError) else ParagrainError
             raise kind(

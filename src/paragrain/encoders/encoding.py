@@ -36,19 +36,19 @@ def encode_texts(
     texts: str | Iterable[str],
     *,
     max_length: int | None = None,
-    normalise: str = "none",
     batch_tokens: int | None = None,
     progress: bool = False,
+    **options: Any,
 ) -> TextVectors:
-    """Unit vectors of `texts` in their own order, each read up to `tokens` tokens.
+    """Unit vectors of `texts` in their own order, each read up to `max_length` tokens.
 
     Args:
         encoder: an encoder, or what `load_encoder` takes.
         texts: any number; a single string is one text, and gives `[1, D]`.
         max_length: special tokens included; by default the encoder's own, `.max_length`.
-        normalise: see `normalise_text`.
         batch_tokens: see `encode_tokens`.
         progress: whether to show a progress bar.
+        options: those of `TextOptions`, such as `normalise` and `prompt`.
 
     Raises:
         UsageError: see `ImageTextEncoder.tokenize`.
@@ -56,7 +56,7 @@ def encode_texts(
     """
     encoder = load_encoder(encoder)
     max_length = encoder.max_length if max_length is None else max_length
-    tokenized = encoder.tokenize(texts, max_length, normalise=normalise)
+    tokenized = encoder.tokenize(texts, max_length, **options)
     vectors = encode_tokens(encoder, tokenized, batch_tokens=batch_tokens, progress=progress)
     return TextVectors(vectors, tokenized)
 

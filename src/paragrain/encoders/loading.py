@@ -4,35 +4,32 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.finding import checkpoint_folder, choose_device, snapshot
-from paragrain.encoders.kinds import (
+from paragrain.encoders.base import ImageTextEncoder, ImageTower
+from paragrain.encoders.checkpoint import set_aside
+from paragrain.encoders.hub import checkpoint_folder, choose_device, snapshot
+from paragrain.encoders.longclip import is_weight_file, load_longclip, stretch
+from paragrain.encoders.pair import PairEncoder
+from paragrain.encoders.registry import (
+    FAMILIES,
     PAIR,
-    TWO_TOWERS,
     encoder_class,
     open_folder,
     plugin_class,
     read_config,
     registered_encoders,
 )
-from paragrain.encoders.longclip import load_longclip, stretch
-from paragrain.encoders.pair import PairEncoder
-from paragrain.encoders.saving import set_aside
+from paragrain.encoders.remote import RemoteEncoder, code_of
 from paragrain.encoders.sentence import SentenceEncoder
 from paragrain.encoders.trained_on import read_trained_on, together
-from paragrain.encoders.vision import (
-    EncoderVision,
-    ImageTower,
-    PrecomputedEmbeddings,
-    VisionModel,
-)
+from paragrain.encoders.vision import ModelTower, PrecomputedEmbeddings
 from paragrain.encoders.weights import SAFETENSORS
 from paragrain.errors import ParagrainError, UsageError
 
-_GIVEN = re.compile(r"vectors:(?P<name>[\w.-]+):(?P<dim>\d+)")
+_PRECOMPUTED = re.compile(r"vectors:(?P<name>[\w.-]+):(?P<dim>\d+)")
 _STRETCHED = re.compile(r"(?P<name>.+)@(?P<positions>\d+)")
 _REGISTERED = re.compile(r"(?P<encoder>[\w.-]+):(?P<name>.+)")
 
@@ -46,28 +43,32 @@ MODELS = Path(__file__).parents[1] / "models"
 def load_encoder(
     name_or_path: str | os.PathLike[str] | ImageTextEncoder,
     device: str | torch.device | None = None,
+    *,
+    trust_remote_code: bool = False,
 ) -> ImageTextEncoder:
     """Open an image-text encoder in float32, ready to encode, its weights frozen.
 
     Weights are read from safetensors, or from `.bin` files with `weights_only`; half-precision
-    ones become float32. Code from the Hub is never run.
+    ones become float32. Code that came with a checkpoint is run only where that is asked for.
 
     Args:
         name_or_path: `"blip0"` for the tiny model that ships with the package, a folder in the
             Hugging Face layout, or a Hub name such as `"Salesforce/blip-itm-base-coco"`; a BLIP,
-            CLIP or SigLIP. With `HF_HUB_OFFLINE=1` a Hub name is looked up in the local cache
-            only. Also an original Long-CLIP file such as `"longclip-B.pt"`, with a tokenizer
-            beside it (see `longclip.load_longclip`). Any CLIP with `@248` behind its name, as in
-            `"openai/clip-vit-base-patch16@248"`, is stretched to so many tokens (see `stretch`).
+            CLIP, SigLIP or FG-CLIP 2. With `HF_HUB_OFFLINE=1` a Hub name is looked up in the local
+            cache only. Also a file of Long-CLIP, HiMo-CLIP or DeBias-CLIP such as
+            `"longclip-B.pt"`, with a tokenizer beside it (see `longclip.load_longclip`). Any CLIP
+            with `@248` behind its name, as in `"openai/clip-vit-base-patch16@248"`, is stretched to
+            so many tokens (see `stretch`).
             `"VISION+TEXT"` is a pair (see `PairEncoder`), such as
             `"facebook/dinov2-base+sentence-transformers/all-MiniLM-L6-v2"`: VISION is a Hugging
-            Face vision model, anything above (its image side), or `vectors:NAME:WIDTH` for
+            Face vision model, anything above (its image tower), or `vectors:NAME:WIDTH` for
             vectors that `paragrain embed --vectors` stored; TEXT is a Hugging Face text encoder.
             `"ENCODER:NAME"` opens NAME by an encoder that was registered (`register_encoder`, or
             a package that brings it); what such an encoder saved needs no prefix.
             Also the folder of a training run, whose checkpoint is opened; an encoder is given back
             as it is.
         device: such as `"cpu"` or `"cuda:1"`; by default a CUDA card if there is one.
+        trust_remote_code: run the code that a checkpoint of an unknown architecture names.
 
     Raises:
         ParagrainError: it cannot be found, is of an architecture that is not supported, or
@@ -82,7 +83,7 @@ def load_encoder(
             "name one such as blip0"
         )
     where = choose_device(device)
-    encoder = _open(_of_run(os.fspath(name_or_path)))
+    encoder = _open(_of_run(os.fspath(name_or_path)), trust_remote_code)
     encoder.requires_grad_(False)
     return encoder.to(where).eval()
 
@@ -101,46 +102,66 @@ def _of_run(name: str) -> str:
     return str(Path(name) / "checkpoint")
 
 
-def _open(name: str) -> ImageTextEncoder:
+def _open(name: str, trust_remote_code: bool = False) -> ImageTextEncoder:
     path = Path(name).expanduser()
-    if "+" in name and not path.exists():
-        vision, text = pair_names(name)
-        folder = _resolve(text, _fetch_all)
-        side = _vision(vision)
-        pair = PairEncoder(side, SentenceEncoder.from_folder(folder, text), name)
-        known = [read_trained_on(folder)]
-        if isinstance(side, EncoderVision) and side.encoder.trained_on is not None:
-            known.append(side.encoder.trained_on.of_vision())
-        pair.trained_on = together(known)
-        return pair
-    asked = _STRETCHED.fullmatch(name)
-    if asked and not path.exists():
-        return stretch(_open(asked["name"]), int(asked["positions"]))
-    if path.suffix == ".pt" and path.is_file():
+    if is_weight_file(path):
         return load_longclip(path, name)
-    by = _REGISTERED.fullmatch(name)
-    if by and not path.exists():
-        plugin = registered_encoders().get(by["encoder"])
-        if plugin is None:
-            raise UsageError(
-                f"there is no folder {name}, and no encoder {by['encoder']} is registered here: "
-                "install the package that brings it, or name a folder or a Hub name"
-            )
-        return open_folder(plugin_class(plugin), _resolve(by["name"]), name)
+    if not path.exists():
+        if "+" in name:
+            return _open_pair(name)
+        stretched = _STRETCHED.fullmatch(name)
+        if stretched:
+            return stretch(_open(stretched["name"]), int(stretched["positions"]))
+        registered = _REGISTERED.fullmatch(name)
+        if registered:
+            return _open_registered(name, registered["encoder"], registered["name"])
     folder = _resolve(name)
     config = read_config(folder, name)
-    kind = encoder_class(config, name)
+    encoder = encoder_class(config, name)
     if config["model_type"] == PAIR:
         there = path.is_dir() or (folder / "text").is_dir()
-        kind, folder = kind or PairEncoder, folder if there else _fetch_all(name)
-    if kind is None:
-        raise ParagrainError(
-            f"{name} is a model of type {config['model_type']!r}, which is not supported: "
-            f"use one of type {', '.join((*TWO_TOWERS, PAIR))}, saved as "
-            "BlipForImageTextRetrieval, CLIPModel or SiglipModel, pair it with a text encoder as "
-            "VISION+TEXT, or register an encoder for it"
+        encoder, folder = encoder or PairEncoder, folder if there else _fetch_all(name)
+    if encoder is None and code_of(config) and trust_remote_code:
+        return RemoteEncoder.from_folder(folder, name)
+    if encoder is None:
+        raise _unsupported(name, config)
+    return open_folder(encoder, folder, name)
+
+
+def _open_pair(name: str) -> ImageTextEncoder:
+    vision, text = pair_names(name)
+    folder = _resolve(text, _fetch_all)
+    tower = _open_tower(vision)
+    pair = PairEncoder(tower, SentenceEncoder.from_folder(folder, text), name)
+    of_vision = tower.trained_on.of_vision() if tower.trained_on else None
+    pair.trained_on = together([read_trained_on(folder), of_vision])
+    return pair
+
+
+def _open_registered(name: str, encoder: str, checkpoint: str) -> ImageTextEncoder:
+    plugin = registered_encoders().get(encoder)
+    if plugin is None:
+        raise UsageError(
+            f"there is no folder {name}, and no encoder {encoder} is registered here: "
+            "install the package that brings it, or name a folder or a Hub name"
         )
-    return open_folder(kind, folder, name)
+    return open_folder(plugin_class(plugin), _resolve(checkpoint), name)
+
+
+def _unsupported(name: str, config: dict[str, Any]) -> ParagrainError:
+    kind = config["model_type"]
+    if code_of(config):
+        return ParagrainError(
+            f"{name} is a model of type {kind!r} that runs code of its own ({code_of(config)}): "
+            "if you trust who wrote it, ask for that by --trust-remote-code "
+            "(trust_remote_code=True), else use a model of another type"
+        )
+    return ParagrainError(
+        f"{name} is a model of type {kind!r}, which is not supported: "
+        f"use one of type {', '.join((*FAMILIES, PAIR))}, saved as "
+        f"{', '.join(encoder.family.model.__name__ for encoder in FAMILIES.values())}, "
+        "pair it with a text encoder as VISION+TEXT, or register an encoder for it"
+    )
 
 
 def pair_names(name: str) -> tuple[str, str]:
@@ -176,26 +197,25 @@ def lasting_name(name: str) -> str:
     return f"{Path(path).resolve()}{at}{positions}" if is_local else name
 
 
-def _vision(name: str) -> ImageTower:
-    """The image side that a name stands for."""
-    given = _GIVEN.fullmatch(name)
-    if given and int(given["dim"]):
-        return PrecomputedEmbeddings(given["name"], int(given["dim"]))
+def _open_tower(name: str) -> ImageTower:
+    """The image tower that a name stands for."""
+    stored = _PRECOMPUTED.fullmatch(name)
+    if stored and int(stored["dim"]):
+        return PrecomputedEmbeddings(stored["name"], int(stored["dim"]))
     if name.startswith("vectors:"):
         raise UsageError(
-            f"{name} does not name given vectors: write vectors:NAME:WIDTH, as "
+            f"{name} does not name stored vectors: write vectors:NAME:WIDTH, as "
             "`paragrain embed --vectors` says it"
         )
     path = Path(name).expanduser()
-    if not path.is_dir() and (path.is_file() or _STRETCHED.fullmatch(name)):
-        return EncoderVision(_open(name))
-    if _REGISTERED.fullmatch(name) and not path.exists():
-        return EncoderVision(_open(name))
+    named = _STRETCHED.fullmatch(name) or _REGISTERED.fullmatch(name)
+    if path.is_file() or (named and not path.exists()):
+        return _open(name)
     folder = _resolve(name)
     config = read_config(folder, name)
     if config["model_type"] == PAIR or encoder_class(config, name) is not None:
-        return EncoderVision(_open(name))
-    return VisionModel.from_folder(folder, name)
+        return _open(name)
+    return ModelTower.from_folder(folder, name)
 
 
 def _resolve(name: str, fetch: Callable[[str], Path] | None = None) -> Path:
@@ -212,7 +232,7 @@ def _resolve(name: str, fetch: Callable[[str], Path] | None = None) -> Path:
 
 
 def _fetch(name: str, *, inner: bool = False) -> Path:
-    texts = ["*.json", "*.txt", *(["*.model"] if inner else [])]
+    texts = ["*.json", "*.txt", "*.py", *(["*.model"] if inner else [])]
     folder = snapshot(name, [*texts, "*.safetensors"], inner=inner)
     if any((folder / filename).is_file() for filename in (*SAFETENSORS, "text/" + SAFETENSORS[0])):
         return folder

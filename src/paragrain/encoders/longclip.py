@@ -1,7 +1,9 @@
-"""Long-CLIP: its original `.pt` files as a CLIP of 248 positions, and any CLIP made as long.
+"""Weights under OpenAI's names, of 248 positions or 77, as a CLIP; and any CLIP made as long.
 
 Long-CLIP (arXiv 2403.15378, github.com/beichenzbc/Long-CLIP) is CLIP with more text positions. It
-keeps the first 20, which CLIP has trained well, and stretches the others by 4.
+keeps the first 20, which CLIP has trained well, and stretches the others by 4. HiMo-CLIP (arXiv
+2511.06653, github.com/UnicomAI/HiMo-CLIP) and DeBias-CLIP (arXiv 2602.22419,
+github.com/TRAILab/DeBias-CLIP) train the same model in other ways.
 """
 
 import copy
@@ -18,13 +20,13 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.clip import ClipEncoder
 from paragrain.encoders.weights import (
-    first_line,
     load_part,
     make_model,
+    one_sentence,
     read_weights,
     without_prefix,
 )
-from paragrain.errors import ParagrainError, UsageError
+from paragrain.errors import UsageError
 
 KEPT = 20
 """Positions that Long-CLIP leaves as CLIP has trained them."""
@@ -34,24 +36,21 @@ MERGES = "bpe_simple_vocab_16e6.txt.gz"
 
 _HEAD_WIDTH = 64  # of every CLIP by OpenAI: heads = width / 64
 
-_NAMES = {
+_BEGINNINGS = {
     "visual.class_embedding": "vision_model.embeddings.class_embedding",
-    "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
+    "visual.conv1.": "vision_model.embeddings.patch_embedding.",
     "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
     "visual.proj": "visual_projection.weight",
-    "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
-    "positional_embedding": "text_model.embeddings.position_embedding.weight",
-    "text_projection": "text_projection.weight",
-    "logit_scale": "logit_scale",
-}
-_TRANSPOSED = ("visual.proj", "text_projection")
-_BEGINNINGS = {
     "visual.ln_pre.": "vision_model.pre_layrnorm.",
     "visual.ln_post.": "vision_model.post_layernorm.",
     "visual.transformer.resblocks.": "vision_model.encoder.layers.",
+    "token_embedding.": "text_model.embeddings.token_embedding.",
+    "positional_embedding": "text_model.embeddings.position_embedding.weight",
+    "text_projection": "text_projection.weight",
     "transformer.resblocks.": "text_model.encoder.layers.",
     "ln_final.": "text_model.final_layer_norm.",
 }
+_TRANSPOSED = ("visual.proj", "text_projection")
 _INNER = {
     ".ln_1.": ".layer_norm1.",
     ".ln_2.": ".layer_norm2.",
@@ -62,25 +61,33 @@ _INNER = {
 _SETTINGS = ("input_resolution", "context_length", "vocab_size")  # numbers among the weights
 
 
-def load_longclip(path: Path, name: str) -> ClipEncoder:
-    """Open an original Long-CLIP file such as `longclip-B.pt`, read with `weights_only`.
+def is_weight_file(path: Path) -> bool:
+    """Whether it is a file of weights alone, and no part of a Hugging Face folder."""
+    alone = path.suffix == ".pt" or not (path.parent / "config.json").is_file()
+    return alone and path.suffix in (".pt", ".pth", ".bin", ".safetensors") and path.is_file()
 
-    The file holds weights alone. Sizes follow from their shapes, images are prepared as CLIP
-    does, and the tokenizer is read from beside it: `tokenizer.json`, or `vocab.json` and
-    `merges.txt` (those of openai/clip-vit-base-patch16 will do), or `bpe_simple_vocab_16e6.txt.gz`
-    out of Long-CLIP's own folder `model`. Other files of OpenAI's naming (77 positions) open too.
+
+def load_longclip(path: Path, name: str) -> ClipEncoder:
+    """Open a file of Long-CLIP's layout such as `longclip-B.pt`, read with `weights_only`.
+
+    Sizes follow from the shapes of the weights, images are prepared as CLIP does, and the tokenizer
+    is read from beside the file: `tokenizer.json`, or `vocab.json` and `merges.txt` (those of
+    openai/clip-vit-base-patch16 will do), or `bpe_simple_vocab_16e6.txt.gz` out of Long-CLIP's own
+    folder `model`. Files of HiMo-CLIP, of DeBias-CLIP (open_clip's names, under `state_dict` beside
+    the state of its training) and of OpenAI (77 positions) open too. DeBias-CLIP's own loader puts
+    the first table of positions in the place of the trained second; here the second is read, which
+    differs by at most 0.001.
 
     Raises:
         ParagrainError: the file is none of these, or the tokenizer is absent.
     """
     state = without_prefix(read_weights(path, name))
-    try:
+    state = {key.removeprefix("text."): tensor for key, tensor in state.items()}
+    with one_sentence(
+        f"{name} does not hold the weights of a Long-CLIP",
+        "use an original file such as longclip-B.pt, or a folder in the Hugging Face layout",
+    ):
         config = _config(state)
-    except (KeyError, IndexError, ValueError) as error:
-        raise ParagrainError(
-            f"{name} does not hold the weights of a Long-CLIP ({first_line(error)}): use an "
-            "original file such as longclip-B.pt, or a folder in the Hugging Face layout"
-        ) from error
     text, size = config.text_config, config.vision_config.image_size
     tokenizer = _tokenizer_beside(path, name, text.vocab_size)
     tokenizer.model_max_length = text.max_position_embeddings
@@ -109,20 +116,15 @@ def clip_state(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         state["positional_embedding"] = torch.cat([frozen[:KEPT], trained[KEPT:]])
     result = {}
     for name, tensor in state.items():
-        if name in _NAMES:
-            result[_NAMES[name]] = tensor.T.contiguous() if name in _TRANSPOSED else tensor
-            continue
-        new = name
-        for old, beginning in _BEGINNINGS.items():
-            if name.startswith(old):
-                new = beginning + name.removeprefix(old)
+        old = next((old for old in _BEGINNINGS if name.startswith(old)), "")
+        new = _BEGINNINGS.get(old, "") + name.removeprefix(old)
         for old, inner in _INNER.items():
             new = new.replace(old, inner)
         if ".in_proj_" in new:
             for part, third in zip("qkv", tensor.chunk(3), strict=True):
                 result[new.replace(".in_proj_", f".{part}_proj.")] = third.clone()
         else:
-            result[new] = tensor
+            result[new] = tensor.T.contiguous() if name in _TRANSPOSED else tensor
     return result
 
 
@@ -168,13 +170,10 @@ def _tokenizer_beside(path: Path, name: str, entries: int) -> Any:
     files = ("tokenizer.json", "vocab.json", MERGES)
     merges = path.parent / MERGES
     if merges.is_file() and not any((path.parent / file).is_file() for file in files[:2]):
-        try:
+        with one_sentence(
+            f"the tokenizer of {name} cannot be read from {merges}", "fetch it again"
+        ):
             return clip_tokenizer(merges, entries)
-        except (OSError, EOFError, ValueError) as error:
-            raise ParagrainError(
-                f"the tokenizer of {name} cannot be read from {merges} ({first_line(error)}): "
-                "fetch it again"
-            ) from error
     return load_part(CLIPTokenizer, path.parent, name, "tokenizer", files)
 
 

@@ -1,4 +1,4 @@
-"""The text side of a pair: any Hugging Face text encoder, pooled to one vector a text.
+"""The text tower of a pair: any Hugging Face text encoder, pooled to one vector a text.
 
 It reads and writes folders of sentence-transformers: a model, a pooling, dense layers.
 """
@@ -13,11 +13,17 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoTokenizer
 
-from paragrain.encoders.auto import load_bare, plain_settings
-from paragrain.encoders.reading import lower_case as lower_case_first
-from paragrain.encoders.saving import write_model, write_tokenizer
+from paragrain.encoders import tokenization
+from paragrain.encoders.checkpoint import write_model, write_tokenizer
 from paragrain.encoders.tokens import MIN_LENGTH
-from paragrain.encoders.weights import first_line, load_part, read_state
+from paragrain.encoders.weights import (
+    effective_tensors,
+    load_bare,
+    load_part,
+    one_sentence,
+    plain_settings,
+    read_weights,
+)
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_json
 
@@ -68,16 +74,13 @@ class Dense(nn.Module):
                 f"the layer {folder.name} of {name} is of a kind that is not supported: use a text "
                 "encoder whose dense layers are plain ones with a usual activation"
             )
-        state = read_state(folder, f"{name}/{folder.name}")
-        try:
+        state = read_weights(folder, f"{name}/{folder.name}")
+        with one_sentence(
+            f"the layer {folder.name} of {name} does not hold the weights of a dense layer"
+        ):
             weight, bias = state.pop("linear.weight"), state.pop("linear.bias", None)
             linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
             linear.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
-        except (KeyError, IndexError, RuntimeError) as error:
-            raise ParagrainError(
-                f"the layer {folder.name} of {name} does not hold the weights of a dense layer "
-                f"({first_line(error)}): fetch the checkpoint again"
-            ) from error
         return cls(linear, activation)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -94,7 +97,7 @@ class Dense(nn.Module):
             "activation_function": self.activation_name,
         }
         write_json(folder / "config.json", config)
-        state = {f"linear.{key}": value for key, value in self.linear.state_dict().items()}
+        state = {f"linear.{key}": value for key, value in effective_tensors(self.linear).items()}
         save_file(
             {key: value.detach().cpu().contiguous() for key, value in state.items()},
             folder / "model.safetensors",
@@ -106,7 +109,7 @@ class SentenceEncoder(nn.Module):
     """A text encoder and what makes one vector of its hidden states.
 
     Args:
-        model: in float32, as `auto.load_bare` gives it.
+        model: in float32, as `weights.load_bare` gives it.
         tokenizer: its fast tokenizer.
         pooling: one of `POOLINGS`.
         dense: layers behind the pooling.
@@ -135,7 +138,7 @@ class SentenceEncoder(nn.Module):
         self.model = model
         self.lower_case = lower_case
         if lower_case:
-            lower_case_first(tokenizer)
+            tokenization.lower_case(tokenizer)
         self.pooling = pooling
         self.dense = nn.ModuleList(dense)
         self.max_tokens = limit or _positions(model, tokenizer)
@@ -172,21 +175,19 @@ class SentenceEncoder(nn.Module):
 
     def _probe(self, name: str) -> int:
         """Try a text: find the width, refuse what is no text encoder."""
-        try:
+        with one_sentence(
+            f"{name} cannot be used as a text encoder",
+            "use an encoder such as BERT, with a fast tokenizer",
+        ):
             ids = self.tokenizer.backend_tokenizer.encode("").ids
             words, entries = len(self.tokenizer), self.model.get_input_embeddings().num_embeddings
             with torch.inference_mode():
                 row = torch.tensor([ids or [0]])
                 width = self.eval()(row, torch.ones_like(row)).shape[1]
-        except Exception as error:
-            raise ParagrainError(
-                f"{name} cannot be used as a text encoder ({first_line(error)}): use an encoder "
-                "such as BERT, with a fast tokenizer"
-            ) from error
         if not ids or ids[-1] not in self.tokenizer.all_special_ids:
             raise ParagrainError(
-                f"the tokenizer of {name} does not close a text with an end token, which a cut "
-                "text keeps: use a text encoder such as BERT"
+                f"the tokenizer of {name} does not close a text with an end token, which a "
+                "truncated text keeps: use a text encoder such as BERT"
             )
         if words > entries:
             raise ParagrainError(
@@ -197,8 +198,7 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Float32 `[B, width]` of padded texts `[B, L]`, not normalised."""
-        output = self.model(input_ids=input_ids, attention_mask=attention_mask)
-        hidden = output.last_hidden_state.float()  # [B, L, H]
+        hidden = self.states(input_ids, attention_mask).float()
         mask = attention_mask[:, :, None]
         if self.pooling == "cls":
             pooled = hidden[:, 0]
@@ -209,6 +209,13 @@ class SentenceEncoder(nn.Module):
         for layer in self.layers:
             pooled = layer(pooled)
         return pooled
+
+    def states(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Last hidden states `[B, L, H]` of padded texts."""
+        hidden: torch.Tensor = self.model(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
+        return hidden
 
     @property
     def layers(self) -> list[Dense]:
@@ -221,14 +228,6 @@ class SentenceEncoder(nn.Module):
             "model": plain_settings(self.model.config),
             "pooling": self.pooling,
             "dense": [layer.activation_name for layer in self.layers],
-        }
-
-    def used_parameters(self) -> dict[str, nn.Parameter]:
-        """The parameters that a vector depends on: all but the model's own pooler."""
-        return {
-            name: parameter
-            for name, parameter in self.named_parameters()
-            if not name.startswith("model.pooler.")
         }
 
     def save(self, folder: Path, projection: nn.Linear, max_length: int) -> None:
@@ -262,16 +261,11 @@ class SentenceEncoder(nn.Module):
 
 def _modules(path: Path, name: str) -> list[tuple[str, Path]]:
     """Kind and folder of each module of a modules.json, in order."""
-    try:
+    with one_sentence(f"the modules.json of {name} is damaged"):
         listed = [
             (str(item["type"]).rpartition(".")[2], _within(path.parent, item["path"]))
             for item in json.loads(path.read_bytes())
         ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ParagrainError(
-            f"the modules.json of {name} is damaged ({first_line(error)}): "
-            "fetch the checkpoint again"
-        ) from error
     kinds = [kind for kind, _ in listed]
     layers = kinds[2:-1] if kinds[-1:] == ["Normalize"] else kinds[2:]
     if kinds[:2] != ["Transformer", "Pooling"] or set(layers) - {"Dense"}:
@@ -306,13 +300,8 @@ def _pooling(path: Path, name: str) -> str:
 
 
 def _settings(path: Path, name: str) -> dict[str, Any]:
-    try:
+    with one_sentence(f"{path.parent.name}/{path.name} of {name} cannot be read"):
         return dict(read_json(path))
-    except (OSError, ValueError, TypeError) as error:
-        raise ParagrainError(
-            f"{path.parent.name}/{path.name} of {name} cannot be read ({first_line(error)}): "
-            "fetch the checkpoint again"
-        ) from error
 
 
 def _positions(model: Any, tokenizer: Any) -> int:

@@ -8,16 +8,35 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, SiglipModel
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.checks import check_end_token, check_pixels, check_vocabulary
-from paragrain.encoders.reading import lower_case
-from paragrain.encoders.saving import write_tokenizer
-from paragrain.encoders.weights import load_model, load_part
+from paragrain.encoders.checkpoint import write_tokenizer
+from paragrain.encoders.family import Family, FamilyEncoder
+from paragrain.encoders.tokenization import lower_case
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json
 
 
-class SiglipEncoder(ImageTextEncoder):
+class SiglipTokenizer:
+    """The fast tokenizer of a folder, with what its class does and its `tokenizer.json` does not.
+
+    The class that SigLIP's configurations name needs sentencepiece, and its `tokenizer.json` says
+    all. SigLIP 2 has Gemma's, whose class lower-cases, and knows on which side texts are filled up.
+    """
+
+    @staticmethod
+    def from_pretrained(folder: Path, **options: Any) -> Any:
+        """Load it; lower-casing, unless the folder says otherwise."""
+        path = folder / "tokenizer_config.json"
+        says = dict(read_json(path)) if path.is_file() else {}
+        gemma = str(says.get("tokenizer_class")).startswith(("Siglip2", "Gemma"))
+        tokenizer = (AutoTokenizer if gemma else PreTrainedTokenizerFast).from_pretrained(
+            folder, **options
+        )
+        if says.get("do_lower_case", True):
+            lower_case(tokenizer)
+        return tokenizer
+
+
+class SiglipEncoder(FamilyEncoder):
     """SigLIP: attention-pooled image and the last position of the text, of unit length.
 
     Equals `get_image_features` and `get_text_features` of `SiglipModel`, normalised, when texts
@@ -35,6 +54,19 @@ class SiglipEncoder(ImageTextEncoder):
     """
 
     model: SiglipModel
+    family = Family(
+        model_type="siglip",
+        model=SiglipModel,
+        image_processor=SiglipImageProcessorPil,
+        tokenizer=SiglipTokenizer,
+        tokenizer_files=("tokenizer.json",),
+        text=("text_model.",),
+        vision=("vision_model.",),
+        text_usage="vectors = model.text_model(words.input_ids).pooler_output",
+        image_usage="vectors = model.vision_model(pixels).pooler_output",
+        padding='"max_length"',
+    )
+    pooled_token = "last"
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any, name: str) -> None:
         super().__init__(model, image_processor, tokenizer, name)
@@ -52,23 +84,9 @@ class SiglipEncoder(ImageTextEncoder):
                 f"the tokenizer of {name} names no pad token, which SigLIP reads as text: "
                 "use the tokenizer that came with the checkpoint"
             )
-        check_vocabulary(self, text.vocab_size)
-        check_end_token(self)
-        check_pixels(self, vision.image_size)
-
-    @classmethod
-    def from_folder(cls, folder: Path, name: str) -> "SiglipEncoder":
-        """Load a folder that holds a SiglipModel; see `loading.load_encoder`."""
-        # The Pillow processor by name, as for BLIP: torchvision's gives other pixels.
-        image_processor = load_part(
-            SiglipImageProcessorPil,
-            folder,
-            name,
-            "image processor",
-            ("preprocessor_config.json", "processor_config.json"),
-        )
-        tokenizer = load_part(_Tokenizer, folder, name, "tokenizer", ("tokenizer.json",))
-        return cls(load_model(SiglipModel, folder, name), image_processor, tokenizer, name)
+        self.check_vocabulary()
+        self.check_end_token()
+        self.check_pixels()
 
     def write_parts(self, folder: Path) -> None:
         """Write its parts, the tokenizer under a class that adds nothing to its file."""
@@ -81,61 +99,39 @@ class SiglipEncoder(ImageTextEncoder):
             tokenizer_class="PreTrainedTokenizerFast",
         )
 
-    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]` as `pixels` makes them."""
-        pooled = self.model.vision_model(pixel_values=pixels).pooler_output
-        return nn.functional.normalize(pooled.float(), dim=-1)
+    def image_states(self, pixels: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Patches; vectors."""
+        output = self.model.vision_model(pixel_values=pixels)
+        return output.last_hidden_state, output.pooler_output
 
-    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of padded texts `[B, L]`; differentiable."""
-        filled = input_ids.masked_fill(attention_mask == 0, self.pad_id)
-        room = self.max_tokens - filled.shape[1]
-        filled = nn.functional.pad(filled, (0, room), value=self.pad_id)
-        if self.tokenizer.padding_side == "left":  # turn each row until its text ends it
-            places = torch.arange(self.max_tokens, device=filled.device)
-            filled = filled.gather(1, (places + attention_mask.sum(1)[:, None]) % self.max_tokens)
-        pooled = self.model.text_model(input_ids=filled).pooler_output
-        return nn.functional.normalize(pooled.float(), dim=-1)
+    def text_states(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, mode: str | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens, without what fills them up; vectors."""
+        output = self.model.text_model(self.filled(input_ids, attention_mask, self.max_tokens))
+        return self.unfilled(output.last_hidden_state, attention_mask), output.pooler_output
 
-    def text_parameters(self) -> dict[str, nn.Parameter]:
-        """The text model, its head included."""
-        return dict(self.model.text_model.named_parameters(prefix="text_model"))
+    def filled(self, ids: torch.Tensor, mask: torch.Tensor, length: int) -> torch.Tensor:
+        """Texts `[B, L]` filled up to `[B, length]` on the side that the tokenizer fills."""
+        filled = ids.masked_fill(mask == 0, self.pad_id)
+        filled = nn.functional.pad(filled, (0, length - filled.shape[1]), value=self.pad_id)
+        places = torch.arange(length, device=ids.device)
+        return filled.gather(1, (places + self._shift(mask)) % length)
 
-    def vision_tensors(self) -> dict[str, torch.Tensor]:
-        """The vision model, its head included."""
-        return dict(self.model.vision_model.named_parameters(prefix="vision_model"))
+    def unfilled(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """States `[B, length, H]` of filled texts as those of their tokens `[B, L, H]`."""
+        places = torch.arange(mask.shape[1], device=mask.device)
+        places = (places - self._shift(mask)) % states.shape[1]
+        return states.gather(1, places[..., None].expand(-1, -1, states.shape[2]))
+
+    def _shift(self, mask: torch.Tensor) -> torch.Tensor:
+        """How far each text `[B, 1]` is turned, so that on the left-hand side its end ends it."""
+        left = self.tokenizer.padding_side == "left"
+        return mask.sum(1)[:, None] if left else torch.zeros_like(mask[:, :1])
 
     def text_settings(self) -> dict[str, Any]:
-        """Attention heads, activation, normalisation constant and fill of the text model."""
-        config = self.model.config.text_config
-        settings = {key: getattr(config, key) for key in _SETTINGS}
+        """Those of the family, and how texts are filled up."""
+        settings = super().text_settings()
         settings |= {"pad_id": self.pad_id, "padded_to": self.padded_to}
         left = {"padding_side": "left"} if self.tokenizer.padding_side == "left" else {}
         return settings | left
-
-    def vision_settings(self) -> dict[str, Any]:
-        """Attention heads, activation, normalisation constant and sizes of the vision model."""
-        config = self.model.config.vision_config
-        return {key: getattr(config, key) for key in (*_SETTINGS, "image_size", "patch_size")}
-
-
-class _Tokenizer:
-    """The fast tokenizer of a folder, with what its class does and its `tokenizer.json` does not.
-
-    The class that SigLIP's configurations name needs sentencepiece, and its `tokenizer.json` says
-    all. SigLIP 2 has Gemma's, whose class knows on which side texts are filled up.
-    """
-
-    @staticmethod
-    def from_pretrained(folder: Path, **options: Any) -> Any:
-        path = folder / "tokenizer_config.json"
-        says = dict(read_json(path)) if path.is_file() else {}
-        gemma = str(says.get("tokenizer_class")).startswith(("Siglip2", "Gemma"))
-        kind = AutoTokenizer if gemma else PreTrainedTokenizerFast
-        tokenizer = kind.from_pretrained(folder, **options)
-        if says.get("do_lower_case", True):
-            lower_case(tokenizer)
-        return tokenizer
-
-
-_SETTINGS = ("num_attention_heads", "hidden_act", "layer_norm_eps")

@@ -1,11 +1,11 @@
-"""Texts as token ids under a max_length: what is kept, what is cut, and batches without waste."""
+"""Texts as token ids of at most `max_length`: options, what is truncated, batches without waste."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ BLIP_WORDS = 30
 """Words that the original BLIP code keeps of a caption."""
 
 TRUNCATIONS = ("tokens", "words", "sentences")
-"""What a text is cut to: as many tokens, whole words or whole sentences as fit into the length."""
+"""What a text is truncated to: as many tokens, words or sentences as fit, all of them whole."""
 
 WORD, SENTENCE = 1, 2
 """Levels of a token: it begins a word, or a sentence and with it a word; 0 is neither."""
@@ -30,7 +30,7 @@ MIN_LENGTH = 3
 
 
 def normalise_text(text: str, how: str) -> tuple[str, int]:
-    """Treat one text before tokenising; returns it and the number of words that were cut.
+    """Treat one text before tokenising; returns it and the number of words that were dropped.
 
     `"none"` leaves it as it is. `"blip-original"` does what the code of the BLIP paper does
     (`pre_caption` in github.com/salesforce/BLIP) and Hugging Face does not: lower case, the
@@ -55,6 +55,52 @@ def normalise_text(text: str, how: str) -> tuple[str, int]:
     text = re.sub(r"\s{2,}", " ", text).rstrip("\n").strip(" ")
     words = text.split(" ")
     return " ".join(words[:BLIP_WORDS]), max(0, len(words) - BLIP_WORDS)
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How texts are read, besides their length.
+
+    Attributes:
+        normalise: a treatment before tokenising, one of `NORMALISATIONS`; see `normalise_text`.
+        truncation: one of `TRUNCATIONS`; see `Tokens`.
+        prompt: what is put before each text, such as `"a photo of "`.
+        lower_case: whether texts are lower-cased, whatever the tokenizer does.
+        mode: one of the encoder's `text_modes`; by default the one that suits the length.
+
+    >>> TextOptions(prompt="a photo of ", lower_case=True).apply("A Dog")
+    ('a photo of a dog', 0)
+
+    Raises:
+        UsageError: an unknown treatment or truncation.
+    """
+
+    normalise: str = "none"
+    truncation: str = "tokens"
+    prompt: str = ""
+    lower_case: bool = False
+    mode: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the names."""
+        normalise_text("", self.normalise)
+        check_truncation(self.truncation)
+
+    def apply(self, text: str) -> tuple[str, int]:
+        """The text as it is tokenised, and the number of its words that were dropped."""
+        text, dropped = normalise_text(text, self.normalise)
+        text = self.prompt + text
+        return text.lower() if self.lower_case else text, dropped
+
+    def summary(self) -> dict[str, Any]:
+        """What a result says of them: prompt, lower case and mode only where they are used."""
+        usual = TextOptions()
+        rare = {name: getattr(self, name) for name in ("prompt", "lower_case", "mode")}
+        return {
+            "truncation": self.truncation,
+            "text_normalisation": self.normalise,
+            **{name: value for name, value in rare.items() if value != getattr(usual, name)},
+        }
 
 
 def is_whole(number: Any) -> bool:
@@ -95,43 +141,42 @@ def check_max_length(max_length: int, limit: int, name: str) -> None:
 
 
 def check_truncation(truncation: str) -> None:
-    """Refuse a way of cutting that is not one of `TRUNCATIONS`.
+    """Refuse what is not one of `TRUNCATIONS`.
 
     Raises:
         UsageError: it is none.
     """
     if truncation not in TRUNCATIONS:
         raise UsageError(
-            f"texts cannot be cut by {truncation!r}: choose one of {', '.join(TRUNCATIONS)}"
+            f"texts cannot be truncated to {truncation!r}: choose one of {', '.join(TRUNCATIONS)}"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """N texts as token ids, cut to a maximum length with their end token kept.
+    """N texts as token ids, truncated to a maximum length with their end token kept.
 
-    The uncut ids are held too (4 bytes a token), so `at` gives another maximum length from the one
-    tokenisation.
+    The ids of the whole texts are held too (4 bytes a token), so `at` gives another maximum length
+    from the one tokenisation.
 
-    Cut by tokens, a text keeps as many as the length allows, and may end in mid-word. Cut by words,
-    it keeps the whole words that fit; a first word that does not fit leaves the text empty. Cut by
-    sentences, it keeps the whole sentences that fit; if the first does not, its whole words. What
-    words and sentences are is said in `paragrain.words`.
+    Truncated to tokens, a text keeps as many as the length allows, and may end in mid-word. To
+    words, it keeps the whole words that fit; a first word that does not fit leaves the text empty.
+    To sentences, it keeps the whole sentences that fit; if the first does not, its whole words.
+    What words and sentences are is said in `paragrain.words`.
 
     Attributes:
-        flat: int32, the uncut ids of all texts one after another.
+        flat: int32, the ids of all whole texts one after another.
         offsets: int64 `[N+1]`; text i is `flat[offsets[i]:offsets[i+1]]`.
         max_length: the most tokens a text keeps, special tokens included.
         limit: the most tokens that the encoder can read.
         encoder: name of the encoder whose tokenizer this was.
-        normalise: how the texts were treated before tokenising, one of `NORMALISATIONS`.
-        words_dropped: words that this treatment cut off, over all texts.
-        truncation: one of `TRUNCATIONS`.
+        options: how the texts were read.
+        words_dropped: words that normalisation dropped, over all texts.
         levels: uint8, beside `flat`: what each token begins, `WORD`, `SENTENCE` or 0; only needed
-            to cut by words or sentences.
+            to truncate to words or sentences.
 
     >>> tokens = Tokens.from_ids([[101, 7, 8, 9, 102], [101, 102]], max_length=4, limit=512)
-    >>> list(tokens.ids)
+    >>> tokens.ids
     [[101, 7, 8, 102], [101, 102]]
     >>> tokens.lengths.tolist(), tokens.kept.tolist(), tokens.texts_truncated, tokens.tokens_lost
     ([5, 2], [4, 2], 1, 1)
@@ -142,9 +187,8 @@ class Tokens:
 
     >>> levels = np.array([0, 2, 1, 2, 0, 0], dtype=np.uint8)
     >>> for how in TRUNCATIONS:
-    ...     Tokens.from_ids(
-    ...         [[101, 7, 8, 9, 10, 102]], max_length=5, limit=512, truncation=how, levels=levels
-    ...     ).ids[0]
+    ...     Tokens.from_ids([[101, 7, 8, 9, 10, 102]], max_length=5, limit=512, levels=levels,
+    ...                     options=TextOptions(truncation=how)).ids[0]
     [101, 7, 8, 9, 102]
     [101, 7, 8, 102]
     [101, 7, 8, 102]
@@ -155,19 +199,17 @@ class Tokens:
     max_length: int
     limit: int
     encoder: str = "this encoder"
-    normalise: str = "none"
+    options: TextOptions = TextOptions()
     words_dropped: int = 0
-    truncation: str = "tokens"
     levels: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Check the maximum length, and the way of cutting."""
+        """Check the maximum length."""
         check_max_length(self.max_length, self.limit, self.encoder)
-        check_truncation(self.truncation)
 
     @classmethod
     def from_ids(cls, ids: Iterable[Sequence[int]], *, max_length: int, **rest: Any) -> "Tokens":
-        """Build from uncut id lists, each with its special tokens; `rest` are the attributes."""
+        """Build from the id lists of whole texts, special tokens included; `rest`: attributes."""
         rows = [np.asarray(row, dtype=np.int32) for row in ids]
         offsets = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
@@ -186,29 +228,30 @@ class Tokens:
         """How many texts, at which maximum length, and how many lost something to it."""
         texts = counted(len(self), "text")
         return (
-            f"<Tokens of {texts}, at most {self.max_length} of each, {self.texts_truncated:,} cut>"
+            f"<Tokens of {texts}, at most {self.max_length} of each, "
+            f"{self.texts_truncated:,} truncated>"
         )
 
     @property
-    def ids(self) -> "TokenRows":
-        """The cut id lists, made when asked for: `tokens.ids[i]` is a `list[int]`."""
-        return TokenRows(self)
+    def ids(self) -> list[list[int]]:
+        """The truncated id lists, made each time; `row` gives one of them."""
+        return [self.row(index).tolist() for index in range(len(self))]
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """int32 `[N]`: tokens of each text before the cut, special tokens included."""
+        """int32 `[N]`: tokens of each whole text, special tokens included."""
         return np.diff(self.offsets).astype(np.int32)
 
     @cached_property
     def kept(self) -> np.ndarray:
-        """int32 `[N]`: tokens of each text after the cut."""
-        if self.truncation == "tokens":
+        """int32 `[N]`: tokens that each text keeps."""
+        if self.options.truncation == "tokens":
             return np.minimum(self.lengths, np.int32(self.max_length))
         kept, starts = self.lengths.copy(), self.offsets[:-1]
         long = np.flatnonzero(self.truncated)
         beyond = starts[long] + self.max_length - 1  # the first token that has no room
         stops = self._last(WORD)[beyond]
-        if self.truncation == "sentences":
+        if self.options.truncation == "sentences":
             sentence = self._last(SENTENCE)[beyond]
             one = sentence > self._first()[long]  # whether a whole sentence fits
             stops = np.where(one, sentence, stops)
@@ -243,14 +286,14 @@ class Tokens:
         return int((self.lengths - self.kept).sum(dtype=np.int64))
 
     def row(self, index: int) -> np.ndarray:
-        """int32: the cut ids of one text; the last is the text's own end token."""
+        """int32: the truncated ids of one text; the last is the text's own end token."""
         start, stop = self.offsets[index], self.offsets[index + 1]
         if stop - start <= self.max_length:
             return self.flat[start:stop]
         return np.append(self.flat[start : start + self.kept[index] - 1], self.flat[stop - 1])
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows that differ after the cut: `(first, inverse)`.
+        """Rows that differ in what they keep: `(first, inverse)`.
 
         `first` `[U]` are the indices of the first text of each kind, `inverse` `[N]` says for
         every text which of them it equals.
@@ -278,47 +321,10 @@ class Tokens:
             "tokens_lost": self.tokens_lost,
             "texts_truncated": self.texts_truncated,
             "share_truncated": self.texts_truncated / max(len(self), 1),
-            "truncation": self.truncation,
+            **self.options.summary(),
             "longest_text": int(self.lengths.max(initial=0)),
-            "text_normalisation": self.normalise,
             "words_dropped_by_normalisation": self.words_dropped,
         }
-
-
-class TokenRows(Sequence[list[int]]):
-    """The cut id lists of `Tokens`, as a sequence that makes each list when asked for it."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-
-    def __len__(self) -> int:
-        """Number of texts."""
-        return len(self._tokens)
-
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[int]]: ...
-    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
-        """The ids of one text, or of several."""
-        places = range(len(self))[index]
-        if isinstance(places, range):
-            return [self._tokens.row(place).tolist() for place in places]
-        return self._tokens.row(places).tolist()
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """The id lists in order."""
-        return (self._tokens.row(index).tolist() for index in range(len(self)))
-
-    def __eq__(self, other: object) -> bool:
-        """Equal to any sequence of the same id lists."""
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        """As the list of lists that it stands for."""
-        return repr(list(self))
 
 
 def token_levels(

@@ -5,7 +5,6 @@ each image, so that the same picture is known again under another id and in anot
 """
 
 import base64
-import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -17,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from paragrain.collection import Collection
-from paragrain.errors import ParagrainError
+from paragrain.encoders.weights import one_sentence
 from paragrain.files import read_json, write_json
 
 FILE = "trained_on.json"
@@ -68,7 +67,7 @@ class TrainedOn:
         return np.isin(_hashes(keys), self._keys(use))
 
     def of_vision(self) -> "TrainedOn | None":
-        """Itself if any of it changed the image side, else None."""
+        """Itself if any of it changed the image tower, else None."""
         return self if any(entry.get("vision") for entry in self.sets) else None
 
     def save_pretrained(self, folder: Path) -> None:
@@ -94,7 +93,7 @@ def used_images(
         use: what they were used for.
         collection, split: where they are from.
         contents: id and content hash of each.
-        vision: whether the image side learned from them.
+        vision: whether the image tower learned from them.
     """
     about = {
         "name": collection.name,
@@ -153,7 +152,7 @@ def read_trained_on(folder: Path) -> TrainedOn | None:
 
 
 def _read(path: Path) -> TrainedOn:
-    try:
+    with one_sentence(f"{path}, which tells what the model was trained on, cannot be read"):
         content = read_json(path)
         if content["format"] != _FORMAT:
             raise ValueError(f"format {content['format']}")
@@ -164,11 +163,6 @@ def _read(path: Path) -> TrainedOn:
             for entry in content["sets"]
         ]
         return TrainedOn(sets, keys)
-    except (OSError, ValueError, LookupError, TypeError, binascii.Error) as error:
-        raise ParagrainError(
-            f"{path}, which tells what the model was trained on, cannot be read ({error}): "
-            "fetch the checkpoint again"
-        ) from error
 
 
 def _hashes(keys: Iterable[str]) -> np.ndarray:

@@ -1,22 +1,25 @@
-"""The image side of a pair: a vision model, that of another encoder, or vectors from elsewhere."""
+"""The image tower of a pair where it is no encoder's: a vision model, or stored embeddings."""
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
-from torch import nn
 from transformers import AutoImageProcessor
 
-from paragrain.encoders.auto import load_bare, plain_settings
-from paragrain.encoders.base import ImageTextEncoder
-from paragrain.encoders.kinds import encoder_class, open_folder, read_config
+from paragrain.encoders.base import ImageTower, Output, check_output, unit
+from paragrain.encoders.checkpoint import write_model
 from paragrain.encoders.pixels import Pixels
-from paragrain.encoders.saving import write_model
-from paragrain.encoders.weights import first_line, load_part
+from paragrain.encoders.registry import encoder_class, open_folder, read_config
+from paragrain.encoders.weights import (
+    PROCESSOR_FILES,
+    load_bare,
+    load_part,
+    one_sentence,
+    plain_settings,
+)
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json
 from paragrain.images import BadImage
@@ -24,58 +27,7 @@ from paragrain.images import BadImage
 _FIRST_TOKEN = ("cls_token", "class_embedding")
 
 
-class ImageTower(nn.Module, ABC):
-    """Images as unit vectors, by weights that never change.
-
-    It is always in evaluation mode, and copies of an encoder share it.
-
-    Attributes:
-        dim: D, the width of the vectors.
-        image_processor: of `transformers`; `None` where no image is read.
-    """
-
-    dim: int
-    image_processor: Any = None
-
-    def train(self, mode: bool = True) -> "ImageTower":
-        """Stay in evaluation mode."""
-        return super().train(False)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "ImageTower":
-        """The same, since it is frozen."""
-        return self
-
-    @abstractmethod
-    def pixels(self, image: Image.Image) -> torch.Tensor:
-        """Preprocess one upright RGB image: float32 `[3, H, W]`."""
-
-    @abstractmethod
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
-
-    @abstractmethod
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """The weights that the vectors depend on."""
-
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """What besides the weights decides the vectors."""
-
-    @property
-    def own_fingerprint(self) -> str | None:
-        """The fingerprint under which its vectors are known already, if they are."""
-        return None
-
-    @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write what it consists of to `folder`, if it consists of anything."""
-
-    def note(self) -> dict[str, Any]:
-        """What the configuration of a checkpoint says about it."""
-        return {"folder": "vision"}
-
-
-class VisionModel(ImageTower):
+class ModelTower(ImageTower):
     """Any Hugging Face vision model, pooled as it is meant to be.
 
     `pooler_output` of the model where it has one whose weights are in the checkpoint, or that has
@@ -84,52 +36,48 @@ class VisionModel(ImageTower):
     the model has such a token (a ViT out of an image classifier), else the mean over all places.
 
     Args:
-        model: in float32, as `auto.load_bare` gives it.
+        model: in float32, as `weights.load_bare` gives it.
         image_processor: of the Pillow kind.
         name: what the user calls it.
     """
 
+    image_outputs = ("pooled", "patches")
+
     def __init__(self, model: Any, image_processor: Any, name: str) -> None:
         super().__init__()
         self.model = model
+        self.name = name
         self.image_processor = image_processor
         self._pixels = Pixels(image_processor)
-        self.pooling = self._probe(name)
-        self.eval()
+        self.pooling = self._probe()
 
     @classmethod
-    def from_folder(cls, folder: Path, name: str) -> "VisionModel":
+    def from_folder(cls, folder: Path, name: str) -> "ModelTower":
         """Load from a local Hugging Face folder, in float32 on the CPU."""
-        image_processor = load_part(
-            _PillowProcessor, folder, name, "image processor",
-            ("preprocessor_config.json", "processor_config.json"),
-        )  # fmt: skip
-        return cls(load_bare(folder, name), image_processor, name)
+        processor = load_part(_PillowProcessor, folder, name, "image processor", PROCESSOR_FILES)
+        return cls(load_bare(folder, name), processor, name)
 
-    def _probe(self, name: str) -> str:
+    def _probe(self) -> str:
         """Try two pictures: find the pooling and the width, refuse what is no vision model."""
         pictures = [Image.new("RGB", size, "red") for size in ((40, 30), (30, 45))]
-        try:
+        with one_sentence(
+            f"{self.name} cannot be used as a vision model",
+            "use one that makes hidden states of pictures alone, with an image processor that "
+            "gives all pictures one size",
+        ):
             pixels = torch.stack([self.pixels(picture) for picture in pictures])
-            self.model.eval()
+            self.eval()
             with torch.inference_mode():
                 outputs = [self.model(pixel_values=pixels) for _ in range(2)]
             states = [output.last_hidden_state for output in outputs]
-        except Exception as error:
-            raise ParagrainError(
-                f"{name} cannot be used as a vision model ({first_line(error)}): use one that "
-                "makes hidden states of pictures alone, with an image processor that gives all "
-                "pictures one size"
-            ) from error
         if not torch.equal(*states):
             raise ParagrainError(
-                f"{name} gives another vector each time, since it hides parts of a picture at "
+                f"{self.name} gives another vector each time, since it hides parts of a picture at "
                 "random: use a model that sees all of it"
             )
-        pooled = getattr(outputs[0], "pooler_output", None)
-        names = [key for key, _ in self.model.named_parameters()]
         pooling = "pooler"
-        if pooled is None:
+        if getattr(outputs[0], "pooler_output", None) is None:
+            names = [key for key, _ in self.model.named_parameters()]
             pooling = "first" if any(key.endswith(_FIRST_TOKEN) for key in names) else "mean"
         self.dim = self._pool(outputs[0], pooling).shape[1]
         return pooling
@@ -138,25 +86,23 @@ class VisionModel(ImageTower):
     def _pool(output: Any, pooling: str) -> torch.Tensor:
         if pooling == "pooler":
             return output.pooler_output.flatten(1)
-        hidden = output.last_hidden_state  # [B, L, H], or [B, C, h, w] of a convolutional model
-        if pooling == "first":
-            return hidden[:, 0]
-        return hidden.mean(dim=1) if hidden.ndim == 3 else hidden.mean(dim=(2, 3))
+        return patches(output)[:, 0] if pooling == "first" else patches(output).mean(dim=1)
 
     def pixels(self, image: Image.Image) -> torch.Tensor:
         """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
         return self._pixels(image)
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
-        pooled = self._pool(self.model(pixel_values=pixels), self.pooling)
-        return nn.functional.normalize(pooled.float(), dim=-1)
+    def image_features(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
+        """Features of images; see `ImageTower.image_features`."""
+        check_output(self.name, output, self.image_outputs)
+        made = self.model(pixel_values=pixels)
+        return unit(self._pool(made, self.pooling)) if output == "pooled" else patches(made)
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def vision_tensors(self) -> dict[str, torch.Tensor]:
         """All weights of the model, and statistics such as those of batch normalisation."""
         return self.model.state_dict(keep_vars=True)
 
-    def settings(self) -> dict[str, Any]:
+    def vision_settings(self) -> dict[str, Any]:
         """The model's configuration, that of its image processor, and the pooling."""
         return {
             "model": plain_settings(self.model.config),
@@ -164,61 +110,27 @@ class VisionModel(ImageTower):
             "pooling": self.pooling,
         }
 
-    def save(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
         """Write a complete Hugging Face folder."""
         write_model(folder, self.model)
         self.image_processor.save_pretrained(folder)
 
 
-class EncoderVision(ImageTower):
-    """The image side of a BLIP, CLIP or SigLIP: its vectors are the same, and so is their cache."""
-
-    def __init__(self, encoder: ImageTextEncoder) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.dim = encoder.dim
-        self.image_processor = encoder.image_processor
-        self.eval()
-
-    def pixels(self, image: Image.Image) -> torch.Tensor:
-        """Preprocess one upright RGB image: float32 `[3, H, W]`. Safe to call from threads."""
-        return self.encoder.pixels(image)
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors float32 `[B, D]` of images `[B, 3, H, W]`."""
-        return self.encoder.image_features(pixels)
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """The vision weights of the encoder."""
-        return self.encoder.vision_tensors()
-
-    def settings(self) -> dict[str, Any]:
-        """Those of the encoder."""
-        return self.encoder.vision_settings()
-
-    @property
-    def own_fingerprint(self) -> str:
-        """That of the encoder's image tower."""
-        return self.encoder.vision_fingerprint
-
-    def save(self, folder: Path) -> None:
-        """Write the whole encoder."""
-        self.encoder.write(folder)
-
-
 class PrecomputedEmbeddings(ImageTower):
     """Image embeddings that were made elsewhere and stored beside collections under a name.
 
-    Name and width are all that tells one space of vectors from another: vectors that are given to
+    Name and width are all that tells one space of vectors from another: vectors that are stored for
     two collections under one name have to come from one model. See `paragrain.embeddings.given`.
 
     Args:
         name: of the space.
         dim: its width.
 
-    >>> PrecomputedEmbeddings("dinov2-large", 1024).own_fingerprint
+    >>> PrecomputedEmbeddings("dinov2-large", 1024).vision_fingerprint
     'e76eaa4120e586000f64bce95c27864d'
     """
+
+    reads_images = False
 
     def __init__(self, name: str, dim: int) -> None:
         super().__init__()
@@ -226,7 +138,7 @@ class PrecomputedEmbeddings(ImageTower):
         self.dim = dim
 
     @property
-    def own_fingerprint(self) -> str:
+    def vision_fingerprint(self) -> str:
         """128-bit hex of name and width."""
         content = json.dumps({"given vectors": self.name, "dim": self.dim})
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
@@ -242,53 +154,53 @@ class PrecomputedEmbeddings(ImageTower):
             "store one with paragrain embed --vectors"
         )
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+    def image_features(self, pixels: Any, output: Output = "pooled") -> torch.Tensor:
         """There is no model that could read images.
 
         Raises:
             ParagrainError: always.
         """
         raise ParagrainError(
-            f"the image embeddings {self.name} were given, so no model can make more: store "
+            f"the image embeddings {self.name} are stored ones, so no model can make more: store "
             "them with paragrain embed --vectors"
         )
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def vision_tensors(self) -> dict[str, torch.Tensor]:
         """None."""
         return {}
 
-    def settings(self) -> dict[str, Any]:
+    def vision_settings(self) -> dict[str, Any]:
         """Name and width."""
-        return self.note()
+        return {"given": self.name, "dim": self.dim}
 
-    def save(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
         """Write nothing: the checkpoint's configuration says all."""
 
-    def note(self) -> dict[str, Any]:
-        """What the configuration of a checkpoint says about it."""
-        return {"given": self.name, "dim": self.dim}
+
+def patches(output: Any) -> torch.Tensor:
+    """The last hidden states of a vision model as `[B, P, H]`.
+
+    Those of a convolutional model are `[B, H, rows, columns]`.
+    """
+    hidden: torch.Tensor = output.last_hidden_state
+    return hidden if hidden.ndim == 3 else hidden.flatten(2).transpose(1, 2)
 
 
 def saved_vision(folder: Path, name: str) -> ImageTower:
-    """The image side of a saved pair.
+    """The image tower of a saved pair.
 
     Raises:
         ParagrainError: its configuration is damaged, or its folder `vision` is.
     """
-    try:
+    with one_sentence(f"the image tower of {name} cannot be found"):
         note = read_json(folder / "config.json")["vision"]
         if "given" in note:
             return PrecomputedEmbeddings(str(note["given"]), int(note["dim"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ParagrainError(
-            f"the image side of {name} cannot be found ({first_line(error)}): "
-            "fetch the checkpoint again"
-        ) from error
-    folder, name = folder / "vision", f"the image side of {name}"
-    kind = encoder_class(read_config(folder, name), name)
-    if kind is None:
-        return VisionModel.from_folder(folder, name)
-    return EncoderVision(open_folder(kind, folder, name))
+    folder, name = folder / "vision", f"the image tower of {name}"
+    encoder = encoder_class(read_config(folder, name), name)
+    if encoder is None:
+        return ModelTower.from_folder(folder, name)
+    return open_folder(encoder, folder, name)
 
 
 class _PillowProcessor:

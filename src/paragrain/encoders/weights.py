@@ -1,4 +1,4 @@
-"""Weights from a local Hugging Face folder into a model, with nothing missing or left over."""
+"""Parts of a checkpoint into objects: weights with nothing missing or left over, tokenizers, ..."""
 
 import hashlib
 import json
@@ -12,13 +12,24 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import PretrainedConfig
+from torch import nn
+from transformers import MODEL_MAPPING, AutoConfig, PretrainedConfig
 from transformers.utils import logging
 
 from paragrain.errors import ParagrainError
 
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
+
+NOTE = "paragrain"
+"""Under this name the `config.json` of a checkpoint says which encoder it was, and its length."""
+
+_SAYS_NOTHING = {
+    *"_name_or_path architectures transformers_version dtype torch_dtype id2label label2id".split(),
+    *"problem_type use_cache auto_map image_processor_type feature_extractor_type".split(),
+    *("processor_class", NOTE),
+}
 
 # Buffers that old checkpoints hold and `transformers` makes itself.
 _IGNORED = re.compile(r"(^|\.)position_ids$")
@@ -38,7 +49,34 @@ def quiet_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def load_part(kind: Any, folder: Path, name: str, what: str, files: Sequence[str]) -> Any:
+@contextmanager
+def one_sentence(what: str, advice: str = "fetch the checkpoint again") -> Iterator[None]:
+    """Whatever fails while the block runs becomes a sentence: what is wrong, why, what to do.
+
+    `transformers` keeps quiet meanwhile.
+
+    >>> with one_sentence("it is damaged"):
+    ...     raise ValueError("no")
+    Traceback (most recent call last):
+    paragrain.errors.ParagrainError: it is damaged (ValueError: no): fetch the checkpoint again
+    """
+    try:
+        with quiet_transformers():
+            yield
+    except ParagrainError:
+        raise
+    except Exception as error:
+        raise ParagrainError(f"{what} ({first_line(error)}): {advice}") from error
+
+
+def load_part(
+    kind: Any,
+    folder: Path,
+    name: str,
+    what: str,
+    files: Sequence[str],
+    trust_remote_code: bool = False,
+) -> Any:
     """Load the tokenizer or image processor of class `kind` from `folder`, without the network.
 
     Args:
@@ -47,6 +85,7 @@ def load_part(kind: Any, folder: Path, name: str, what: str, files: Sequence[str
         name: what the user calls the checkpoint.
         what: what the user calls the part.
         files: one of these must be there, or `transformers` would make one up from defaults.
+        trust_remote_code: run code of the checkpoint's own.
 
     Raises:
         ParagrainError: it is absent or unreadable.
@@ -55,24 +94,11 @@ def load_part(kind: Any, folder: Path, name: str, what: str, files: Sequence[str
         raise ParagrainError(
             f"{name} lacks its {what}: put the checkpoint's {' or '.join(files)} beside its weights"
         )
-    try:
-        with quiet_transformers():
-            # Said aloud, since without it `transformers` asks at a terminal.
-            return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:
-        raise ParagrainError(
-            f"the {what} of {name} cannot be read ({first_line(error)}): fetch the checkpoint again"
-        ) from error
-
-
-def load_model(kind: Any, folder: Path, name: str) -> Any:
-    """A model of class `kind` in float32 on the CPU, from a folder's safetensors or, failing
-    that, from its `.bin` files read with `weights_only`.
-
-    Raises:
-        ParagrainError: no weights, unreadable weights, or names and shapes that do not match.
-    """
-    return make_model(kind, folder, without_prefix(read_state(folder, name)), name)
+    with one_sentence(f"the {what} of {name} cannot be read"):
+        # Said aloud, since without it `transformers` asks at a terminal.
+        return kind.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
 
 
 def make_model(
@@ -101,25 +127,19 @@ def make_model(
         for key, tensor in state.items()
         if not _IGNORED.search(key)
     }
-    try:
-        with quiet_transformers():
-            if isinstance(config, Path):
-                config = kind.config_class.from_pretrained(config, local_files_only=True)
-            _check_layers(config, len(state))
-            model, info = kind.from_pretrained(
-                None,
-                config=config,
-                state_dict=state,
-                dtype=torch.float32,
-                ignore_mismatched_sizes=True,  # they are reported below, with the others
-                output_loading_info=True,
-                **options,
-            )
-    except Exception as error:
-        raise ParagrainError(
-            f"{name} cannot be loaded as {kind.__name__} ({first_line(error)}): "
-            "check its config.json"
-        ) from error
+    with one_sentence(f"{name} cannot be loaded as {kind.__name__}", "check its config.json"):
+        if isinstance(config, Path):
+            config = kind.config_class.from_pretrained(config, local_files_only=True)
+        _check_layers(config, len(state))
+        model, info = kind.from_pretrained(
+            None,
+            config=config,
+            state_dict=state,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # they are reported below, with the others
+            output_loading_info=True,
+            **options,
+        )
     problems = {
         "missing": info["missing_keys"],
         "unexpected": info["unexpected_keys"],
@@ -153,56 +173,72 @@ def _check_layers(config: Any, tensors: int) -> None:
             raise ValueError(f"{layers:,} layers are asked for, and {tensors:,} weights are there")
 
 
-def read_state(folder: Path, name: str) -> dict[str, torch.Tensor]:
-    """All weights of a folder by name, as they are stored; safetensors before pickles.
+def load_bare(folder: Path, name: str) -> Any:
+    """The model of a folder in float32 on the CPU, as `AutoModel` gives it.
+
+    Heads for other tasks are left out. Where the checkpoint has no weights for the model's pooler
+    (those of language models and of image classifiers do not), the model gets none; the library
+    would make them up.
+
+    Raises:
+        ParagrainError: the library has no such model of its own, or the weights do not match.
+    """
+    with one_sentence(
+        f"{name} cannot be opened as a Hugging Face model",
+        "use a checkpoint whose model_type transformers knows without code of its own",
+    ):
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        kind = MODEL_MAPPING[type(config)]
+        with torch.device("meta"):
+            names = kind(config).state_dict().keys()
+    state = without_prefix(read_weights(folder, name))
+    prefix = kind.base_model_prefix + "."
+    within = any(key.startswith(prefix) for key in state)
+    if within and not any(key.startswith(prefix) for key in names):
+        state = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+    made_up = _has_pooler(names) and not _has_pooler(state)
+    return make_model(
+        kind, config, state, name, **({"add_pooling_layer": False} if made_up else {})
+    )
+
+
+def _has_pooler(names: Any) -> bool:
+    return any(name.startswith("pooler.") for name in names)
+
+
+def plain_settings(part: Any) -> dict[str, Any]:
+    """What a configuration or processor says about how it computes: not names and versions."""
+    return {key: value for key, value in part.to_dict().items() if key not in _SAYS_NOTHING}
+
+
+def read_weights(place: Path, name: str) -> dict[str, torch.Tensor]:
+    """The weights of one file, or all of a Hugging Face folder, by name and as they are stored.
 
     Raises:
         ParagrainError: there are none, or they cannot be read safely.
     """
-    for filename in (*SAFETENSORS, *PICKLES):
-        path = folder / filename
-        if path.is_file():
-            break
-    else:
+    files = [place / file for file in (*SAFETENSORS, *PICKLES)] if place.is_dir() else [place]
+    path = next((file for file in files if file.is_file()), None)
+    if path is None:
         raise ParagrainError(
             f"{name} holds no weights: its folder needs {SAFETENSORS[0]} or {PICKLES[0]}"
         )
-    if path.suffix != ".json":
-        return read_weights(path, name)
-    try:
-        shards = sorted(set(json.loads(path.read_bytes())["weight_map"].values()))
+    with one_sentence(f"the weights of {name} in {path.name} cannot be read"):
+        if path.suffix != ".json":
+            return _read_file(path)
         state: dict[str, torch.Tensor] = {}
-        for shard in shards:
+        for shard in sorted(set(json.loads(path.read_bytes())["weight_map"].values())):
             # Shard names come from the checkpoint: only plain names, never a path elsewhere.
-            state.update(_read_file(folder / Path(shard).name))
-    except Exception as error:
-        raise _unreadable(path, name, error) from error
-    return state
-
-
-def read_weights(path: Path, name: str) -> dict[str, torch.Tensor]:
-    """The weights of one file by name, as they are stored.
-
-    Raises:
-        ParagrainError: it cannot be read safely, or holds something other than weights.
-    """
-    try:
-        return _read_file(path)
-    except Exception as error:
-        raise _unreadable(path, name, error) from error
-
-
-def _unreadable(path: Path, name: str, error: Exception) -> ParagrainError:
-    return ParagrainError(
-        f"the weights of {name} in {path.name} cannot be read ({first_line(error)}): "
-        "fetch the checkpoint again"
-    )
+            state |= _read_file(path.parent / Path(shard).name)
+        return state
 
 
 def _read_file(path: Path) -> dict[str, torch.Tensor]:
     if path.suffix == ".safetensors":
         return load_file(path)
     state = torch.load(path, map_location="cpu", weights_only=True)
+    if isinstance(state.get("state_dict"), dict):  # beside what a training run went on from
+        state = state["state_dict"]
     if not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
         raise ValueError("not a plain dictionary of weights")
     return state
@@ -230,6 +266,20 @@ def fingerprint(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any]
         digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
+
+
+def effective_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters by name; of a layer with an adapter, the weight that it computes with."""
+    found: dict[str, torch.Tensor] = {}
+    for name, parameter in module.named_parameters():
+        place, adapted, rest = f".{name}".rpartition(".parametrizations.")
+        if not adapted:
+            found[name] = parameter
+        elif rest.endswith(".original"):
+            place, attribute = place.removeprefix("."), rest.removesuffix(".original")
+            weight = getattr(module.get_submodule(place), attribute)
+            found[f"{place}.{attribute}".removeprefix(".")] = weight
+    return found
 
 
 def first_line(error: Exception) -> str:

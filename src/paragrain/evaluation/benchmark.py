@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from paragrain.collection import Collection, Record
+from paragrain.collection.fields import POSITIVE_FIELDS
+from paragrain.collection.splits import families
 from paragrain.embeddings import embed, none_embedded
 from paragrain.encoders.base import ImageTextEncoder, Tokens, encode_tokens
 from paragrain.errors import UsageError
@@ -17,8 +19,8 @@ from paragrain.retrieval import RetrievalScores, exact_ranks, group_numbers, sco
 
 DEFAULT_SPLIT = "test"
 
-RIGHT_FIELDS = ("paragraph", "captions", "description", "generated")
-"""The text fields that are meant to be true of their image: all but the negatives."""
+RIGHT_FIELDS = ("paragraph", *(name for name in POSITIVE_FIELDS if name != "paragraph"))
+"""The text fields that images can be evaluated by, the one that is taken by default first."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -234,18 +236,10 @@ def groups_of(records: Sequence[Record], contents: Sequence[str]) -> np.ndarray:
     >>> groups_of(records, ["1", "2", "3", "1"])
     array([0, 1, 0, 0])
     """
-    parent: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while parent.setdefault(name, name) != name:
-            name = parent[name]
-        return name
-
-    names = [f"content {content}" for content in contents]
-    for record, name in zip(records, names, strict=True):
-        if record.group:
-            parent[root(name)] = root(f"group {record.group}")
-    return group_numbers([root(name) for name in names])
+    return families(
+        [f"content {content}", *([f"group {record.group}"] if record.group else [])]
+        for record, content in zip(records, contents, strict=True)
+    )
 
 
 def fields_with_texts(

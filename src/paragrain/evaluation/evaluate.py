@@ -211,8 +211,8 @@ def _said(protocol: Protocol | None, benchmark: Benchmark, tokens: Tokens) -> di
         "split": benchmark.split or "all",
         "texts": benchmark.text_field,
         "max_length": tokens.max_length,
-        "normalise": tokens.normalise,
-        "truncation": tokens.truncation,
+        "normalise": tokens.options.normalise,
+        "truncation": tokens.options.truncation,
     }
     return {
         "name": protocol.name,

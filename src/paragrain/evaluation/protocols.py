@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from paragrain.collection import Collection
+from paragrain.collection.fields import POSITIVE_FIELDS
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.plugins import registered
 
@@ -73,7 +74,7 @@ class Protocol(_Data):
     name: str
     title: str
     split: str
-    texts: Literal["paragraph", "captions", "description", "generated"]
+    texts: Literal[POSITIVE_FIELDS]  # type: ignore[valid-type]
     one_to_one: bool
     max_length: int
     normalise: Literal["none", "blip-original"] = "none"

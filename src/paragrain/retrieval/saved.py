@@ -3,13 +3,12 @@
 import time
 import zipfile
 from collections.abc import Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from paragrain.files import replacing
+from paragrain.files import digest, replacing
 
 SAVE_SECONDS = 30.0
 
@@ -25,11 +24,10 @@ class Saved:
             inputs: all that the counts depend on.
         """
         self._path = path
-        digest = blake2b(digest_size=16)
-        for array in inputs:
-            digest.update(f"{array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
-        self._key = digest.hexdigest()
+        parts: list[Any] = [
+            p for a in inputs for p in (f"{a.dtype} {a.shape}", np.ascontiguousarray(a).data)
+        ]
+        self._key = digest(*parts).hex()
         self._last = time.monotonic()
 
     def load(self, counts: Sequence[np.ndarray]) -> int:

@@ -21,7 +21,7 @@ from paragrain.collection import (
     WriteOptions,
     write_collection,
 )
-from paragrain.collection.wanted import Wanted
+from paragrain.collection.identities import Identities
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import content_hash
 from paragrain.sources.cells import NotTexts, Values, text_problem, texts_of
@@ -248,7 +248,7 @@ class _Pictures:
         self.problems = Skipped(out)
         self._files: list[tuple[Path, str, Packed | None]] = []  # extension, what reads it
         self._places = bytearray()  # file, start, size
-        self._urls = Wanted(self._read(found))
+        self._urls = Identities(self._read(found))
         self._table = np.frombuffer(self._places, np.int64).reshape(-1, 3)
         self.used = np.zeros(len(self._urls), bool)
 

@@ -5,7 +5,7 @@ import json
 import re
 from typing import Any
 
-from paragrain.collection.record import LIST_FIELDS
+from paragrain.collection.fields import FIELDS, LIST_FIELDS, NESTED_FIELDS, normal
 from paragrain.sources.names import is_valid
 
 Values = dict[str, Any]
@@ -160,6 +160,13 @@ def take(values: Values, name: str, value: Any, problems: list[str]) -> None:
             problems.append(f"paragraph_score is {value!r}, not a whole number from 0 to 10")
         else:
             values[name] = score
+        return
+    if name in NESTED_FIELDS:
+        try:
+            field = FIELDS[name]  # parts of a struct that are not ours are left out
+            values[name] = field.checked(normal(value, field.type))
+        except (ValueError, TypeError, AttributeError) as error:
+            problems.append(f"{error} in {name}")
         return
     if name in ("group", "split", "url"):
         texts = [str(value) if isinstance(value, int) and not isinstance(value, bool) else value]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from paragrain.collection.columns import plain_type
-from paragrain.collection.record import LIST_FIELDS, TEXT_FIELDS
+from paragrain.collection.columns import fits, plain_type
+from paragrain.collection.fields import LIST_FIELDS, NESTED_FIELDS, TEXT_FIELDS
 from paragrain.errors import UsageError
 from paragrain.sources.texts import ID_COLUMNS, field_of
 
@@ -156,6 +156,8 @@ def _others(schema: pa.Schema, taken: set[str | None]) -> list[str]:
 
 
 def _fits(field: str, kind: pa.DataType) -> bool:
+    if field in NESTED_FIELDS:
+        return fits(field, kind)
     if field in ("group", "paragraph_score") and pa.types.is_integer(kind):
         return True
     if field == "paragraph_score":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, WriteOptions
-from paragrain.collection.record import LIST_FIELDS, TEXT_FIELDS
+from paragrain.collection.fields import LIST_FIELDS, TEXT_FIELDS
 from paragrain.errors import UsageError
 from paragrain.sources.cells import Values, take
 from paragrain.sources.listing import Listing, record_id

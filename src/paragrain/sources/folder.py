@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Unpack
 
 from paragrain.collection import ImportReport, WriteOptions, write_collection
-from paragrain.collection.record import TEXT_FIELDS
+from paragrain.collection.fields import TEXT_FIELDS
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.images import IMAGE_SUFFIXES, UNREADABLE
 from paragrain.sources.cells import Values, text_problem

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any, Unpack
 
@@ -22,8 +21,9 @@ from paragrain.collection import (
     WriteOptions,
     write_collection,
 )
-from paragrain.collection.record import LIST_FIELDS
+from paragrain.collection.fields import LIST_FIELDS
 from paragrain.errors import ParagrainError, UsageError
+from paragrain.files import digest
 from paragrain.images import content_hash
 from paragrain.sources.cells import Values, take
 from paragrain.sources.columns import Columns, choose
@@ -250,7 +250,7 @@ class _Source:
     def _is_new(self, id: str | None, seen: set[bytes]) -> bool:
         if id is None:
             return False
-        key = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = digest(id)
         count = len(seen)
         seen.add(key)
         return len(seen) > count

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paragrain.collection import ImageRef, Item, Record
-from paragrain.collection.record import LIST_FIELDS
+from paragrain.collection.fields import LIST_FIELDS
 from paragrain.images import content_hash
 from paragrain.sources.cells import Values
 

@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Unpack
 
 from paragrain.collection import ImportReport, Item, Skipped, WriteOptions, write_collection
 from paragrain.errors import UsageError
+from paragrain.files import digest
 from paragrain.sources.cells import Values, text_problem
 from paragrain.sources.finding import Below, name_problem
 from paragrain.sources.photo import merged, photo_item, said
@@ -233,7 +233,7 @@ class _Seen:
 
     def id_of(self, number: int, path: str) -> str:
         """The id of entry `number`, counted from zero, which shows the image at `path`."""
-        key = blake2b(path.encode(), digest_size=16).digest()
+        key = digest(path)
         if number < self._hold_out:
             self._held.add(key)
         elif key in self._held:

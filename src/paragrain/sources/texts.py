@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragrain.collection.record import LIST_FIELDS
+from paragrain.collection.fields import FIELDS, LIST_FIELDS
 from paragrain.errors import UsageError
 from paragrain.sources.cells import Values, take
 from paragrain.sources.finding import Finder
@@ -24,20 +24,12 @@ ID_COLUMNS = ("image_id", "id", "key", "cocoid")
 """Columns that hold an image's id. A table may use `id` to count its own rows, so a file name
 counts for more."""
 
-TEXT_COLUMNS = {
-    "captions": "captions",
-    "caption": "captions",
-    "text": "captions",
-    "alt": "captions",
-    "alt_text": "captions",
-    "description": "description",
-    "generated": "generated",
-    "negatives": "negatives",
-    "paragraph": "paragraph",
-}
-_NUMBERED = re.compile(r"(.*[a-z])_?\d{1,2}")
-OTHER_COLUMNS = {name: name for name in ("paragraph_score", "group", "url", "split")}
+_COLUMNS = {column: name for name, field in FIELDS.items() for column in field.columns}
+TEXT_COLUMNS = {column: name for column, name in _COLUMNS.items() if FIELDS[name].role == "text"}
+OTHER_COLUMNS = {column: name for column, name in _COLUMNS.items() if column not in TEXT_COLUMNS}
 """Columns of a table and the fields of a record that they fill."""
+
+_NUMBERED = re.compile(r"(.*[a-z])_?\d{1,2}")
 
 
 @dataclass

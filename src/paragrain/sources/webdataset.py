@@ -16,7 +16,7 @@ from paragrain.collection import (
     WriteOptions,
     write_collection,
 )
-from paragrain.collection.record import TEXT_FIELDS
+from paragrain.collection.fields import TEXT_FIELDS
 from paragrain.errors import ParagrainError
 from paragrain.images import content_hash
 from paragrain.sources.cells import Values, take, text_problem

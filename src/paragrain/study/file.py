@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from paragrain.collection.fields import POSITIVE_FIELDS
 from paragrain.evaluation import load_protocol
 from paragrain.training.config import Length
 
@@ -81,7 +82,7 @@ class BenchmarkSpec(_Data):
 
     collection: CollectionName
     protocol: str | None = None
-    texts: Literal["captions", "paragraph", "description", "generated"] | None = None
+    texts: Literal[POSITIVE_FIELDS] | None = None  # type: ignore[valid-type]
     split: str | None = None
     max_length: Length | None = None
     kind: Literal["short", "long", "other"] = "other"

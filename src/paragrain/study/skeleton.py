@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from paragrain.collection import Collection
+from paragrain.collection.fields import FIELDS, TEXT_FIELDS
 from paragrain.encoders.choosing import GOOD_ONES, holds_scenes_alone
 from paragrain.encoders.loading import SHIPPED
 from paragrain.errors import UsageError
@@ -16,14 +17,13 @@ LEAST = 0.5
 """A recipe is in the file if at least so many of the training images have all its texts."""
 
 RECIPES = tuple(f"c{number}" for number in range(1, 11))
-FIELDS = ("captions", "generated", "negatives", "paragraph", "description")
 EVALUATION = ("test", "twins", "val", "restval")
 """Splits to measure on, the first that there is; else the smallest that is not trained on."""
 
 _KINDS = (
-    ("short", "captions", 77, "short", "Short"),
-    ("long", "paragraph", 128, "long", "Long"),
-    ("long-other", "description", 128, "long", "Long, descriptions"),
+    ("short", "captions", "short", "Short"),
+    ("long", "paragraph", "long", "Long"),
+    ("long-other", "description", "long", "Long, descriptions"),
 )
 _TINY = {"learning_rate": 5.0e-4, "batch_size": 128}  # as the shipped model wants it
 
@@ -64,9 +64,9 @@ def skeleton(folder: Path, model: str | None = None, *, name: str | None = None)
             "collection": "data",
             "split": measured,
             "texts": kind[1],
-            "max_length": kind[2],
-            "kind": kind[3],
-            "title": kind[4],
+            "max_length": FIELDS[kind[1]].max_length,
+            "kind": kind[2],
+            "title": kind[3],
         }
         for kind in _KINDS
         if counts[measured][kind[1]]
@@ -97,9 +97,9 @@ def skeleton(folder: Path, model: str | None = None, *, name: str | None = None)
 def _counts(collection: Collection) -> dict[str, Counter[str]]:
     """By split, how many images have a text of each field."""
     counts: dict[str, Counter[str]] = {split: Counter() for split in collection.splits}
-    for record in collection.records(fields=("split", *FIELDS)):
+    for record in collection.records(fields=("split", *TEXT_FIELDS)):
         own = counts.setdefault(record.split, Counter())
-        for field in FIELDS:
+        for field in TEXT_FIELDS:
             own[field] += any(text.strip() for text in record.texts(field))
     return {split: +own for split, own in counts.items()}
 
@@ -134,7 +134,7 @@ def _groups(own: Counter[str]) -> dict[str, Any]:
     cells = {
         f"{field}-alone": {"recipe": {"positives": [{"from": field, "select": "random"}]}}
         for field in own
-        if field != "negatives"
+        if not FIELDS[field].negative
     }
     if not cells:
         return {}

@@ -12,9 +12,11 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    create_model,
     model_validator,
 )
 
+from paragrain.collection.fields import FIELDS, TEXT_FIELDS
 from paragrain.errors import UsageError
 from paragrain.training.recipes import first_problem
 
@@ -30,16 +32,17 @@ def _one_or_more(names: Any) -> Any:
     return (names,) if isinstance(names, str) else names
 
 
-class MaxLengths(BaseModel):
-    """How many tokens of a text are read, special tokens included, for each field of a record."""
+_defaults: dict[str, Any] = {name: (Length, FIELDS[name].max_length) for name in TEXT_FIELDS}
+_PerField: Any = create_model("_PerField", **_defaults)
+
+
+class MaxLengths(_PerField):
+    """How many tokens of a text are read, special tokens included, for each field of texts.
+
+    The defaults are those of the table of record fields.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-    captions: Length = 77
-    generated: Length = 77
-    negatives: Length = 77
-    paragraph: Length = 128
-    description: Length = 128
 
     def of(self, field: str, limit: int) -> int:
         """The maximum length of a field, at most what the encoder can read."""

@@ -13,14 +13,15 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from paragrain.encoders.base import ImageTextEncoder, length_batches, pad
+from paragrain.encoders.base import ImageTextEncoder, length_batches, pad, unit
+from paragrain.encoders.family import FamilyEncoder
 from paragrain.errors import ParagrainError
 from paragrain.training.batches import Batch
 from paragrain.training.config import TrainConfig
@@ -279,7 +280,7 @@ class _TextTower(_Tower):
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """The text side."""
-        return list(trained(self._job.model.text_parameters()).values())
+        return list(trained(self._job.model.text_tensors()).values())
 
     def forward(self, rows: np.ndarray) -> dict[str, Tensor]:
         """Embeddings, states and padded ids of texts, as far as they are required."""
@@ -292,7 +293,10 @@ class _TextTower(_Tower):
             "attention_mask": F.pad(mask, rest),
         }
         if "text_states" in required:
-            states, made["text_embeddings"] = model.text_states(ids, mask)
+            states, vectors = cast(FamilyEncoder, model).text_states(
+                ids, mask, model.mode_of(model.max_length)
+            )
+            made["text_embeddings"] = unit(vectors)
             made["text_states"] = F.pad(states, (0, 0, *rest))
         else:
             made["text_embeddings"] = model.text_features(ids, mask)
@@ -322,11 +326,13 @@ class _ImageTower(_Tower):
     def forward(self, rows: np.ndarray) -> dict[str, Tensor]:
         """Embeddings, states and pixels of images, as far as they are required."""
         model, required = self._job.model, self._job.required
-        pixels = torch.stack([self._pixels[row] for row in rows])
-        pixels = pixels.to(model.device, memory_format=self._memory_format)
+        pixels = model.image_batch([self._pixels[row] for row in rows])
+        if isinstance(pixels, Tensor):
+            pixels = pixels.contiguous(memory_format=self._memory_format)
         made = {"pixels": pixels}
         if "image_states" in required:
-            made["image_states"], made["image_embeddings"] = model.image_states(pixels)
+            made["image_states"], vectors = cast(FamilyEncoder, model).image_states(pixels)
+            made["image_embeddings"] = unit(vectors)
         elif "image_embeddings" in required:
             made["image_embeddings"] = model.image_features(pixels)
         return {name: made[name] for name in made if name in required}

@@ -6,16 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from paragrain.encoders.base import ImageTextEncoder
 from paragrain.training.config import TrainConfig
-
-
-def trained_parameters(model: ImageTextEncoder) -> dict[str, nn.Parameter]:
-    """What trains of a `trainable_copy`, the image side (if it does) before the text side.
-
-    By the names in the checkpoint; tied parameters under their first name only.
-    """
-    return trained({**model.vision_tensors(), **model.text_parameters()})
 
 
 def trained(tensors: Mapping[str, torch.Tensor]) -> dict[str, nn.Parameter]:

@@ -22,11 +22,10 @@ from torch import Tensor, nn
 
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
-from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.base import ImageTextEncoder, TrainSpec, check_output
+from paragrain.encoders.checkpoint import recover
 from paragrain.encoders.loading import load_encoder
-from paragrain.encoders.pair import PairEncoder
-from paragrain.encoders.returning import check_returns
-from paragrain.encoders.saving import recover
+from paragrain.encoders.roundtrip import check_returns
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.progress import progress_bar
 from paragrain.training.batches import TrainingSet
@@ -44,7 +43,7 @@ from paragrain.training.objectives import (
     objective_class,
     required_features,
 )
-from paragrain.training.optimizer import make_optimizer, trained, trained_parameters
+from paragrain.training.optimizer import make_optimizer, trained
 from paragrain.training.provenance import images_used, splits_used
 from paragrain.training.recipes import Recipe, load_recipe
 from paragrain.training.reporting import Reporter
@@ -129,7 +128,7 @@ def train(
         fields=[field for name in recipe.losses for field in objective_class(name).fields],
     )
     schedule = Schedule(len(data), config)
-    model = encoder.trainable_copy(vision=config.train_vision).train()
+    model = encoder.trainable_copy(TrainSpec(vision=config.train_vision)).train()
     model.max_length = max(
         config.max_length.of(name, model.max_tokens) for name in recipe.max_lengths
     )
@@ -181,11 +180,7 @@ def _needs_images(encoder: ImageTextEncoder, recipe: Recipe, config: TrainConfig
     """
     if config.precision == "bf16" and encoder.device.type == "cpu":
         raise UsageError("bf16 is hundreds of times slower than fp32 on a CPU: use precision fp32")
-    if config.train_vision and isinstance(encoder, PairEncoder):
-        raise UsageError(
-            f"the image side of {encoder.name} stays as it is, since it is a pair: train without "
-            "train_vision, or start from a BLIP, CLIP or SigLIP"
-        )
+    encoder.check_trainable(TrainSpec(vision=config.train_vision))
     for stage in config.stages:
         for name in stage.weights or ():
             if name not in recipe.losses:
@@ -193,8 +188,15 @@ def _needs_images(encoder: ImageTextEncoder, recipe: Recipe, config: TrainConfig
                     f"a stage weighs the loss {name}, which {recipe.name} does not have: add it to "
                     "the recipe"
                 )
+    required = required_features(recipe.losses)
+    for name, output, offered in (
+        ("image_states", "patches", encoder.image_outputs),
+        ("text_states", "tokens", encoder.text_outputs),
+    ):
+        if name in required:
+            check_output(encoder.name, output, offered)
     check_returns(encoder)
-    return config.train_vision or bool(required_features(recipe.losses) & IMAGE_FEATURES - POOLED)
+    return config.train_vision or bool(required & IMAGE_FEATURES - POOLED)
 
 
 @dataclass
@@ -214,8 +216,9 @@ class _Trainer:
 
     def __post_init__(self) -> None:
         own = {f"objectives.{name}": p for name, p in self.objectives.named_parameters()}
-        self.parameters = trained_parameters(self.model) | trained(own)
         vision = self.model.vision_tensors() if self.config.train_vision else {}
+        # The image tower first, as when BLIP0 was made: the order decides how norms are rounded.
+        self.parameters = trained({**vision, **self.model.trained_parameters(), **own})
         self.optimizer = make_optimizer(self.parameters, self.config, vision)
         # Queues and momentum copies, which are saved but not trained.
         self.buffers = {

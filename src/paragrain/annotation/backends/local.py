@@ -168,7 +168,7 @@ class _Model:
     def __init__(self, name: str, device: str | None):
         from transformers import GenerationConfig
 
-        from paragrain.encoders.finding import choose_device
+        from paragrain.encoders.hub import choose_device
 
         self.device = choose_device(device)
         self.processor, self.model = _open(name, self.device)
@@ -301,7 +301,7 @@ def _open(name: str, device: "torch.device") -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    from paragrain.encoders.finding import checkpoint_folder, snapshot
+    from paragrain.encoders.hub import checkpoint_folder, snapshot
     from paragrain.encoders.weights import quiet_transformers
 
     folder = checkpoint_folder(name, lambda hub_name: snapshot(hub_name, _FILES))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paragrain.collection import Record
-from paragrain.collection.record import TEXT_FIELDS
+from paragrain.collection.fields import TEXT_FIELDS
 from paragrain.progress import progress_bar
 from paragrain.tables import Cell, Table
 

@@ -19,7 +19,7 @@ from paragrain.annotation.measures.statistics import (
 from paragrain.annotation.pictures import prepare
 from paragrain.annotation.settings import ImageRule
 from paragrain.collection import Collection, Record
-from paragrain.collection.record import TEXT_FIELDS
+from paragrain.collection.fields import TEXT_FIELDS
 from paragrain.errors import ParagrainError
 from paragrain.files import read_json, write_text
 from paragrain.images import BadImage

@@ -23,7 +23,6 @@ from torch import nn
 
 from paragrain import plots
 from paragrain.collection import Collection
-from paragrain.encoders import BlipEncoder, ClipEncoder, SiglipEncoder
 from paragrain.encoders.base import ImageTextEncoder, evaluating, length_batches, pad
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import Benchmark
@@ -229,7 +228,7 @@ def _gradients(
 
 def can_attend(encoder: ImageTextEncoder) -> str:
     """Why an encoder's attention cannot be told, or "" if it can."""
-    if isinstance(encoder, BlipEncoder | ClipEncoder | SiglipEncoder):
+    if encoder.pooled_token is not None:
         return ""
     return f"it is not known which token of {type(encoder).__name__} becomes the text's vector"
 
@@ -246,18 +245,12 @@ def _attentions(
 
     def keep(module: nn.Module, inputs: Any, output: Any) -> None:
         heads = output[1]  # [B, heads, asking, L]
-        if isinstance(encoder, BlipEncoder):
-            asking = torch.zeros_like(last)
-        elif isinstance(encoder, ClipEncoder):
-            asking = last
-        else:
-            asking = torch.full_like(last, heads.shape[2] - 1)
+        at_end = torch.full_like(last, heads.shape[2] - 1)
+        places = {"first": torch.zeros_like(last), "end": last, "last": at_end}
+        asking = places[str(encoder.pooled_token)]
         seen.append(heads.mean(1)[torch.arange(len(last), device=last.device), asking])
 
-    tower = (
-        encoder.model.text_encoder if isinstance(encoder, BlipEncoder) else encoder.model.text_model
-    )
-    with _attending(tower, keep), evaluating(encoder):
+    with _attending(encoder.text_tower, keep), evaluating(encoder):
         encoder.text_features(ids, mask)
     weights: np.ndarray = torch.stack(seen).mean(0).double().cpu().numpy()
     return weights

@@ -7,16 +7,14 @@ import numpy as np
 from PIL import Image
 
 from paragrain.encoders.base import ImageTextEncoder
+from paragrain.encoders.checkpoint import is_own
 from paragrain.encoders.encoding import encode_images, encode_texts
 from paragrain.encoders.loading import load_encoder
-from paragrain.encoders.note import is_own
-from paragrain.encoders.pair import PairEncoder
-from paragrain.encoders.vision import EncoderVision, PrecomputedEmbeddings
 from paragrain.encoders.weights import first_line
 from paragrain.errors import ParagrainError, UsageError
 
 LONG = 512
-"""The longest text that is tried, in tokens: enough to be cut by any usual maximum length."""
+"""The longest text that is tried, in tokens: enough to be truncated at any usual maximum length."""
 
 _SENTENCE = "Two dogs stand on a wet beach, and one of them has a stick in its mouth. "
 _TEXTS = ("a red bus", _SENTENCE, _SENTENCE * 40)
@@ -31,11 +29,7 @@ def check_returns(encoder: ImageTextEncoder) -> None:
     Raises:
         UsageError: it would not return as itself.
     """
-    parts: list[object] = [encoder]
-    if isinstance(encoder, PairEncoder):
-        vision = encoder.model.vision
-        parts += [encoder.model.text, vision]
-        parts += [vision.encoder] if isinstance(vision, EncoderVision) else []
+    parts = encoder.parts()
     foreign = [type(part).__name__ for part in parts if not is_own(part) or _is_patched(part)]
     if not foreign:
         return
@@ -66,26 +60,20 @@ def _difference(encoder: ImageTextEncoder, again: ImageTextEncoder) -> str:
     )
     if not np.allclose(before, after, atol=1e-4):
         return "its texts get other vectors"
-    if not _has_given_vectors(encoder):
+    if encoder.reads_images:
         before, after = (encode_images(one, _picture()) for one in (encoder, again))
         if not np.allclose(before, after, atol=1e-4):
             return "its images get other vectors"
     if encoder.text_fingerprint != again.text_fingerprint:
-        return "its text side has other weights or settings"
+        return "its text tower has other weights or settings"
     if encoder.vision_fingerprint != again.vision_fingerprint:
-        return "its image side has other weights or settings"
+        return "its image tower has other weights or settings"
     return ""
 
 
 def _is_patched(part: object) -> bool:
     """Whether an object holds something in the place of a method of its class."""
     return any(callable(getattr(type(part), name, None)) for name in vars(part))
-
-
-def _has_given_vectors(encoder: ImageTextEncoder) -> bool:
-    return isinstance(encoder, PairEncoder) and isinstance(
-        encoder.model.vision, PrecomputedEmbeddings
-    )
 
 
 def _picture() -> Image.Image:

@@ -1,14 +1,23 @@
-"""What one import can be asked for, what it did, and how people are told of it."""
+"""What one import can be asked for, what it did, and what it left out."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any, TypedDict
 
-from paragrain.collection.kept import KEPT, REPLACED
-from paragrain.collection.linking import Store
-from paragrain.collection.skipped import Pair
+from paragrain.collection.image_files import Store
+from paragrain.collection.kept_texts import KEPT as KEPT_TEXTS
+from paragrain.collection.kept_texts import REPLACED
+from paragrain.files import replacing
 from paragrain.words import counted
+
+KEPT = 1000
+"""So much of what was left out is kept in memory; all of it is on disk."""
+
+Pair = tuple[str, str]
+"""The id, or the place, of what was left out, and the reason."""
 
 
 class WriteOptions(TypedDict, total=False):
@@ -93,7 +102,7 @@ def texts_notes(report: ImportReport) -> list[str]:
     if report.waiting:
         notes.append(
             f"texts of {counted(report.waiting, 'image')} not here any more, or changed, wait in "
-            f"{report.folder / KEPT} for the same bytes to come back; --drop-texts drops them"
+            f"{report.folder / KEPT_TEXTS} for the same bytes to come back; --drop-texts drops them"
         )
     return notes
 
@@ -101,3 +110,77 @@ def texts_notes(report: ImportReport) -> list[str]:
 def _listed(counts: Mapping[str, int]) -> str:
     """`captions` of 12 images and the like."""
     return ", ".join(f"{name} of {counted(count, 'image')}" for name, count in counts.items())
+
+
+class Skipped:
+    """Everything that was left out, in order: the first `KEPT` in memory, all of it in a file.
+
+    That file has no name, so that no kill leaves it behind.
+
+    Attributes:
+        first: the first of them, `KEPT` at most.
+
+    >>> skipped = Skipped(Path("."))
+    >>> skipped.append(("7", "truncated"))
+    >>> len(skipped), list(skipped)
+    (1, [('7', 'truncated')])
+    """
+
+    def __init__(self, near: Path):
+        """Keep what does not fit into memory on the disk where `near` is, or is to be."""
+        above = (near, *near.absolute().parents)
+        self._near = next(path for path in above if path.is_dir())
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.first: list[Pair] = []
+        self._count = 0
+        self._file = SpooledTemporaryFile(  # noqa: SIM115  (it stays open)
+            1 << 16, "w+", encoding="ascii", dir=str(self._near)
+        )
+
+    def append(self, pair: Pair) -> None:
+        """Add one."""
+        if self._count < KEPT:
+            self.first.append(pair)
+        self._count += 1
+        id, reason = pair
+        self._file.write(json.dumps({"id": id, "reason": reason}) + "\n")
+
+    def extend(self, pairs: Iterable[Pair]) -> None:
+        """Add some."""
+        for pair in pairs:
+            self.append(pair)
+
+    def example(self) -> str:
+        """The first of them for the end of a sentence, such as " (7: truncated)"; "" if none."""
+        return f" ({self.first[0][0]}: {self.first[0][1]})" if self.first else ""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def _lines(self) -> Iterator[str]:
+        self._file.seek(0)
+        try:
+            yield from self._file
+        finally:
+            self._file.seek(0, 2)
+
+    def __iter__(self) -> Iterator[Pair]:
+        """All of them; none may be added meanwhile."""
+        for line in self._lines():
+            value = json.loads(line)
+            yield value["id"], value["reason"]
+
+    def write(self, path: Path) -> None:
+        """Name them in a file of JSON lines; where there are none there is to be no file.
+
+        Names that are no valid Unicode stay escaped.
+        """
+        if not self:
+            path.unlink(missing_ok=True)
+            return
+        with replacing(path) as temporary, temporary.open("w", encoding="ascii") as file:
+            file.writelines(self._lines())

@@ -1,29 +1,53 @@
-"""Checkpoints as complete Hugging Face folders that appear whole or not at all."""
+"""A checkpoint on disk: a complete Hugging Face folder that appears whole or not at all.
+
+What it says beside its model (which encoder opens it, how much of a text it reads) stands in
+`config.json` under "paragrain", where plain `transformers` keeps it and ignores it.
+"""
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
 
-from paragrain.encoders.weights import first_line, quiet_transformers
+from paragrain.encoders.tokens import MIN_LENGTH
+from paragrain.encoders.weights import (
+    NOTE,
+    effective_tensors,
+    first_line,
+    one_sentence,
+    quiet_transformers,
+)
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_json
+from paragrain.plugins import plugin_of
+
+if TYPE_CHECKING:
+    from paragrain.encoders.base import ImageTextEncoder
+
+GROUP = "paragrain.encoders"
+"""Entry points by which other packages add encoders."""
 
 
 def write_model(folder: Path, model: Any) -> None:
-    """Write weights and configuration of a model of `transformers` to a folder that is there."""
-    model.save_pretrained(folder, state_dict=untied(model.state_dict()))
+    """Write weights and configuration of a model of `transformers` to a folder that is there.
+
+    Weights of layers with adapters are written as they compute, so that the folder needs none.
+    """
+    state = {n: tensor for n, tensor in model.state_dict().items() if ".parametrizations." not in n}
+    state |= {n: t.detach() for n, t in effective_tensors(model).items() if n not in state}
+    model.save_pretrained(folder, state_dict=untied(state))
 
 
 def write_tokenizer(folder: Path, tokenizer: Any, max_length: int, **more: str | None) -> None:
     """Write a tokenizer that in plain libraries reads as it does here.
 
-    Asked to cut, it cuts the end of a text to the length, and what names a special token in a text
-    is text. `more` are further settings for its configuration; one that is `None` is left out.
+    Asked to truncate, it keeps the beginning of a text, and what names a special token in a text is
+    text. `more` are further settings for its configuration; one that is `None` is left out.
     """
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
@@ -113,3 +137,53 @@ def untied(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         result[name] = tensor.clone() if memory in seen else tensor
         seen.add(memory)
     return result
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a checkpoint says.
+
+    Attributes:
+        max_length: read of a text unless another is asked for; `None` if not said.
+        encoder: the name under which its class is registered; `None` for one of paragrain's own.
+        origin: where that class came from, in words.
+    """
+
+    max_length: int | None = None
+    encoder: str | None = None
+    origin: str = ""
+
+
+def is_own(thing: object) -> bool:
+    """Whether an object is of a class of this package, and no subclass made elsewhere."""
+    return type(thing).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def write_note(folder: Path, encoder: "ImageTextEncoder") -> None:
+    """Put the note of an encoder into the `config.json` of its folder."""
+    note: dict[str, Any] = {"max_length": encoder.max_length}
+    kind = type(encoder)
+    if not is_own(encoder):
+        place = f"{kind.__module__}:{kind.__qualname__}"
+        plugin = plugin_of(GROUP, kind)
+        note["encoder"] = plugin.name if plugin else place
+        note["from"] = plugin.origin if plugin else place
+    path = folder / "config.json"
+    write_json(path, {**read_json(path), NOTE: note})
+
+
+def read_note(config: dict[str, Any], name: str) -> Note:
+    """The note in the content of a `config.json`; an empty one where there is none.
+
+    Raises:
+        ParagrainError: it is damaged.
+    """
+    note = config.get(NOTE, {})
+    with one_sentence(f"what the config.json of {name} says under {NOTE!r} is damaged"):
+        tokens, encoder = note.get("max_length"), note.get("encoder")
+        if tokens is not None and (type(tokens) is not int or tokens < MIN_LENGTH):
+            raise ValueError(f"{tokens!r} tokens")
+        if encoder is not None and not isinstance(encoder, str):
+            raise ValueError(f"the encoder {encoder!r}")
+        origin = "".join(c for c in str(note.get("from", "")) if c.isprintable())
+        return Note(tokens, encoder, origin[:200])

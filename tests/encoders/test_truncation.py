@@ -87,8 +87,8 @@ def test_what_is_lost_is_counted_and_named(any_encoder: ImageTextEncoder) -> Non
     assert sentences.tokens_lost == words.tokens_lost  # the first sentence does not fit
     assert words.summary()["truncation"] == "words"
     assert words.summary()["share_truncated"] == 1.0
-    assert words.at(20).truncation == "words"
-    with pytest.raises(UsageError, match="cut by 'lines': choose one of tokens, words, sentences"):
+    assert words.at(20).options.truncation == "words"
+    with pytest.raises(UsageError, match="truncated to 'lines': choose one of tokens,"):
         any_encoder.tokenize([text], 6, truncation="lines")
 
 

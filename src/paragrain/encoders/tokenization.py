@@ -1,13 +1,13 @@
 """How texts become token ids: every text is taken for text, also where it names special tokens."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, normalizers
 
-from paragrain.encoders.tokens import normalise_text, token_levels
+from paragrain.encoders.tokens import TextOptions, token_levels
 from paragrain.errors import UsageError
 
 TOKENIZE_BATCH = 4096
@@ -20,7 +20,7 @@ def plain_tokenizer(tokenizer: Any) -> Tokenizer:
     A text may hold `[SEP]` or `</s>` in letters. Read as the token, it would end the text for the
     model. So the special tokens get names that no text has, in the added tokens and in the
     vocabulary, where the pieces of a sentence-piece model would find them; their ids stay. It
-    neither cuts nor pads, and is safe in threads.
+    neither truncates nor pads, and is safe in threads.
 
     Args:
         tokenizer: a fast tokenizer of `transformers`; it is not changed.
@@ -53,7 +53,7 @@ def _unheard(name: str) -> str:
 
 
 def tokenizer_content(tokenizer: Any) -> dict[str, Any]:
-    """What decides the ids of a tokenizer, as plain data: not how it cut and padded last."""
+    """What decides the ids of a tokenizer, as plain data: not how it truncated and padded last."""
     content = dict(json.loads(tokenizer.backend_tokenizer.to_str()))
     return {**content, "truncation": None, "padding": None}
 
@@ -91,38 +91,31 @@ def as_texts(texts: Any) -> Sequence[str]:
 
 
 def read_texts(
-    tokenizer: Tokenizer, texts: Sequence[str], normalise: str, truncation: str
+    tokenizer: Tokenizer, texts: Sequence[str], options: TextOptions
 ) -> tuple[list[list[int]], np.ndarray, int]:
-    """Uncut ids of texts, what each token begins, and how many words the treatment cut off.
+    """Ids of whole texts, what each token begins, and how many words normalisation dropped.
 
     Args:
         tokenizer: as `plain_tokenizer` gives it.
         texts: any number.
-        normalise: see `normalise_text`.
-        truncation: where it is "tokens", what tokens begin is not needed, and left empty.
+        options: where it truncates to tokens, what tokens begin is not needed, and left empty.
 
     Returns:
         The ids; uint8 beside all of them (see `token_levels`); the words.
     """
-    normalise_text("", normalise)
     words_dropped = 0
     levels: list[np.ndarray] = [np.zeros(0, np.uint8)]
-
-    def rows() -> Iterator[list[int]]:
-        nonlocal words_dropped
-        for start in range(0, len(texts), TOKENIZE_BATCH):
-            some = texts[start : start + TOKENIZE_BATCH]
-            treated = [normalise_text(valid_unicode(text), normalise) for text in some]
-            words_dropped += sum(lost for _, lost in treated)
-            batch = [text for text, _ in treated]
-            if truncation == "tokens":
-                yield from (found.ids for found in tokenizer.encode_batch_fast(batch))
-                continue
-            for text, found in zip(batch, tokenizer.encode_batch(batch), strict=True):
-                levels.append(token_levels(text, found.offsets, found.special_tokens_mask))
-                yield found.ids
-
-    ids = list(rows())
+    ids: list[list[int]] = []
+    for start in range(0, len(texts), TOKENIZE_BATCH):
+        treated = [options.apply(valid_unicode(t)) for t in texts[start : start + TOKENIZE_BATCH]]
+        words_dropped += sum(dropped for _, dropped in treated)
+        batch = [text for text, _ in treated]
+        if options.truncation == "tokens":
+            ids += [found.ids for found in tokenizer.encode_batch_fast(batch)]
+            continue
+        for text, found in zip(batch, tokenizer.encode_batch(batch), strict=True):
+            levels.append(token_levels(text, found.offsets, found.special_tokens_mask))
+            ids.append(found.ids)
     return ids, np.concatenate(levels), words_dropped
 
 

@@ -1,4 +1,4 @@
-"""Where a checkpoint is, and where it is to run: the same for every kind of model."""
+"""The folder of a checkpoint, on disk or from the Hub, and the device of a name."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import torch
 from huggingface_hub import is_offline_mode, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from paragrain.encoders.saving import set_aside
+from paragrain.encoders.checkpoint import set_aside
 from paragrain.encoders.weights import first_line
 from paragrain.errors import ParagrainError, UsageError
 

@@ -1,4 +1,4 @@
-"""Which class opens a checkpoint: one of paragrain's own by its model type, or a registered one."""
+"""The class that opens a checkpoint: one of the families by `model_type`, or a registered one."""
 
 import json
 from collections.abc import Callable
@@ -7,19 +7,21 @@ from typing import Any, TypeVar
 
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.blip import BlipEncoder
+from paragrain.encoders.checkpoint import GROUP, read_note
 from paragrain.encoders.clip import ClipEncoder
-from paragrain.encoders.note import GROUP, read_note
+from paragrain.encoders.family import FamilyEncoder
+from paragrain.encoders.fgclip2 import FgClip2Encoder
 from paragrain.encoders.siglip import SiglipEncoder
 from paragrain.encoders.trained_on import read_trained_on
+from paragrain.encoders.weights import one_sentence
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.plugins import Plugin, register, registered
 
-TWO_TOWERS: dict[str, type[ImageTextEncoder]] = {
-    "blip": BlipEncoder,
-    "clip": ClipEncoder,
-    "siglip": SiglipEncoder,
+FAMILIES: dict[str, type[FamilyEncoder]] = {
+    encoder.family.model_type: encoder
+    for encoder in (BlipEncoder, ClipEncoder, SiglipEncoder, FgClip2Encoder)
 }
-"""The encoder class for each `model_type` of a checkpoint that holds an image and a text side."""
+"""The encoder class for each `model_type` of a checkpoint that holds both towers."""
 
 PAIR = "paragrain-pair"
 """`model_type` in the config.json of a saved pair."""
@@ -45,7 +47,7 @@ def register_encoder(name: str) -> Callable[[Encoder], Encoder]:
     """
 
     def apply(kind: Encoder) -> Encoder:
-        if name in TWO_TOWERS or name == PAIR:
+        if name in FAMILIES or name == PAIR:
             raise UsageError(f"{name} is a kind of paragrain's own: choose another name")
         if not (isinstance(kind, type) and issubclass(kind, ImageTextEncoder)):
             raise UsageError(f"{kind!r} cannot be an encoder: register a subclass of it")
@@ -84,14 +86,14 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
 
 
 def encoder_class(config: dict[str, Any], name: str) -> type[ImageTextEncoder] | None:
-    """The class that opens a checkpoint with two towers; `None` if it is no such checkpoint.
+    """The class that opens a checkpoint with both towers; `None` if there is none.
 
     Raises:
         ParagrainError: it was saved by an encoder that is not registered here.
     """
     note = read_note(config, name)
-    if note.encoder is None and config["model_type"] in TWO_TOWERS:
-        return TWO_TOWERS[config["model_type"]]
+    if note.encoder is None and config["model_type"] in FAMILIES:
+        return FAMILIES[config["model_type"]]
     wanted = note.encoder or config["model_type"]
     plugin = registered_encoders().get(wanted)
     if plugin is None and note.encoder is None:
@@ -126,17 +128,10 @@ def open_folder(kind: type[ImageTextEncoder], folder: Path, name: str) -> ImageT
     Raises:
         ParagrainError: see `from_folder`; an encoder of another package fails in whatever way.
     """
-    try:
+    with one_sentence(f"{kind.__name__} cannot open {name}", "name a checkpoint of its kind"):
         encoder = kind.from_folder(folder, name)
-    except ParagrainError:
-        raise
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise ParagrainError(
-            f"{kind.__name__} cannot open {name} ({reason}): name a checkpoint of its kind"
-        ) from error
-    tokens = read_note(read_config(folder, name), name).max_length
-    if tokens is not None:
-        encoder.max_length = min(tokens, encoder.max_tokens)
+    max_length = read_note(read_config(folder, name), name).max_length
+    if max_length is not None:
+        encoder.max_length = min(max_length, encoder.max_tokens)
     encoder.trained_on = read_trained_on(folder)
     return encoder

@@ -154,7 +154,7 @@ def blip(vocabulary: Path) -> BlipEncoder:
     """A BLIP of the narrowest kind with BERT's word pieces, `[DEC]` and `[ENC]`."""
     from transformers import BertTokenizerFast
 
-    from paragrain.pretraining.tiny import TinySize, new_blip, new_processor
+    from paragrain.training.pretraining import TinySize, new_blip, new_processor
 
     pieces = [*vocabulary.read_text("utf-8").splitlines(), "[DEC]", "[ENC]"]
     tokenizer = BertTokenizerFast(

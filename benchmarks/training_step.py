@@ -32,9 +32,9 @@ from paragrain.encoders.loading import load_encoder
 from paragrain.training.batches import Batch, TrainingSet
 from paragrain.training.config import TrainConfig
 from paragrain.training.gradients import accumulate_gradients, mixed, tokenize
-from paragrain.training.losses import contrastive_loss
-from paragrain.training.optimisation import make_optimizer
-from paragrain.training.supervision import load_recipe
+from paragrain.training.objectives.contrastive import contrastive_loss
+from paragrain.training.optimizer import make_optimizer
+from paragrain.training.recipes import load_recipe
 
 # width, text layers, vision layers, heads, image size, patch size, width of the vectors
 SIZES = {"tiny": (128, 3, 4, 4, 96, 16, 64), "base": (768, 12, 12, 12, 384, 16, 256)}

@@ -23,7 +23,7 @@ from paragrain.evaluation import load_protocol, protocols
 from paragrain.study.file import CellGroup, StudyFile
 from paragrain.study.plan import load_study
 from paragrain.training.config import MaxLengths, TrainConfig
-from paragrain.training.supervision import load_recipe, parse_recipe, recipe_names
+from paragrain.training.recipes import load_recipe, parse_recipe, recipe_names
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -23,7 +23,7 @@ from paragrain.encoders.base import pad
 from paragrain.errors import ParagrainError, UsageError
 from paragrain.evaluation import evaluate
 from paragrain.training import train
-from paragrain.training.optimisation import decays
+from paragrain.training.optimizer import decays
 
 TEXTS = [
     "a red star",

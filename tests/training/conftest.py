@@ -8,6 +8,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 from paragrain.collection import Collection, ImageRef, Item, Record, write_collection
+from paragrain.encoders import ImageTextEncoder
+from paragrain.training import TrainConfig
+from paragrain.training.objectives import WeightedSum, make_objectives
 
 COLOURS = ["red", "blue", "green", "white", "black", "orange", "purple"]
 SHAPES = ["circle", "square", "star"]
@@ -62,6 +65,17 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Collection:
     """21 images to train on and 7 to validate on."""
     records = [make_record(n) for n in range(21)] + [make_record(n, "val") for n in range(7)]
     return write(tmp_path_factory.mktemp("collections") / "shapes", records)
+
+
+@pytest.fixture(scope="session")
+def contrast() -> Callable[..., WeightedSum]:
+    """The contrastive loss alone: `contrast(model, config)`."""
+
+    def make(model: ImageTextEncoder, **settings: object) -> WeightedSum:
+        config = TrainConfig(**settings)
+        return WeightedSum(make_objectives({"contrastive": {}}, model, config), {"contrastive": 1})
+
+    return make
 
 
 @pytest.fixture

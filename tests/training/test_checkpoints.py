@@ -10,12 +10,11 @@ from paragrain.errors import ParagrainError
 from paragrain.training.checkpoints import (
     MetricsLog,
     Progress,
-    distinct,
     load_progress,
     save_progress,
 )
 from paragrain.training.config import TrainConfig
-from paragrain.training.optimisation import make_optimizer
+from paragrain.training.optimizer import make_optimizer, trained
 from paragrain.training.trainer import train
 
 
@@ -31,7 +30,7 @@ class Tied(nn.Module):
 
     def parts(self):
         named = dict(self.named_parameters(remove_duplicate=False))
-        parameters = distinct(named)
+        parameters = trained(named)
         return named, parameters, make_optimizer(parameters, TrainConfig(learning_rate=0.1))
 
     def learn(self, optimizer: torch.optim.Optimizer) -> None:

@@ -29,10 +29,10 @@ def in_two_processes(arguments: list[str]) -> None:
     running = [
         subprocess.Popen(
             command,
-            env={**os.environ, **shared, "RANK": str(index), "LOCAL_RANK": str(index)},
+            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stderr=subprocess.PIPE,
         )
-        for index in range(2)
+        for rank in range(2)
     ]
     try:
         for process in running:
@@ -51,16 +51,18 @@ def test_two_processes_take_the_same_step_as_one(shapes, random_blip, tmp_path):
         (tmp_path / name).mkdir()
     runpy.run_path(str(SCRIPT))["main"](*arguments, str(tmp_path / "one"))
     in_two_processes([*arguments, str(tmp_path / "two")])
-    for sides in ("text", "vision"):
-        one = load_file(tmp_path / "one" / f"{sides}-0.safetensors")
-        assert ("vision_proj.weight" in one) == (sides == "vision")
-        for index in range(2):
-            two = load_file(tmp_path / "two" / f"{sides}-{index}.safetensors")
+    for case in ("text", "vision", "states"):
+        one = load_file(tmp_path / "one" / f"{case}-0.safetensors")
+        assert ("vision_proj.weight" in one) == (case != "text")
+        assert ("contrastive.log_temperature" in one) == (case == "vision")
+        assert ("states.bridge.weight" in one) == (case == "states")
+        for rank in range(2):
+            two = load_file(tmp_path / "two" / f"{case}-{rank}.safetensors")
             assert one.keys() == two.keys()
             for name, gradient in one.items():
                 torch.testing.assert_close(two[name], gradient, rtol=1e-5, atol=1e-6)
 
-        runs = [Run.open(tmp_path / name / f"{sides}-run") for name in ("one", "two")]
+        runs = [Run.open(tmp_path / name / f"{case}-run") for name in ("one", "two")]
         losses = [[line["loss"] for line in run.history if "loss" in line] for run in runs]
         assert losses[1] == pytest.approx(losses[0], abs=1e-4)
         assert len(losses[0]) == 4
@@ -70,7 +72,7 @@ def test_two_processes_take_the_same_step_as_one(shapes, random_blip, tmp_path):
 
 def test_one_process_does_nothing(encoder):
     processes = Processes.join(encoder.device)
-    assert (processes.index, processes.count, processes.main) == (0, 1, True)
+    assert (processes.rank, processes.world_size, processes.is_main) == (0, 1, True)
     assert not torch.distributed.is_initialized()
     tensor = torch.ones(3, 2)
     assert processes.gather_parts(tensor, 3) is tensor
@@ -78,7 +80,7 @@ def test_one_process_does_nothing(encoder):
     parameter = torch.nn.Parameter(torch.zeros(2))
     processes.sum_gradients([parameter])
     assert parameter.grad is None
-    processes.wait()
+    processes.barrier()
     with processes.main_first():
         pass
 
@@ -86,5 +88,5 @@ def test_one_process_does_nothing(encoder):
 def test_the_parts_are_all_of_it():
     for count in (1, 2, 3, 7):
         for total in (0, 1, 5, 8, 100):
-            parts = [Processes(index, count).part(total) for index in range(count)]
+            parts = [Processes(rank, count).part(total) for rank in range(count)]
             assert [i for part in parts for i in range(total)[part]] == list(range(total))

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -5,8 +7,9 @@ import torch
 from paragrain.training.batches import Batch
 from paragrain.training.config import TrainConfig
 from paragrain.training.gradients import accumulate_gradients, mixed, tokenize
-from paragrain.training.losses import contrastive_loss
-from paragrain.training.supervision import Text, draw, load_recipe
+from paragrain.training.objectives.contrastive import contrastive_loss
+from paragrain.training.recipes import load_recipe
+from paragrain.training.sampling import Text, draw
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +26,24 @@ def batch(record) -> Batch:
     images = np.random.default_rng(0).normal(size=(6, 16)).astype(np.float32)
     images /= np.linalg.norm(images, axis=1, keepdims=True)
     groups = np.array([0, 1, 2, 1, 4, 5])
-    return Batch(images, groups, texts, np.array(owner), np.array(negative))
+    records = [record(number) for number in range(6)]
+    return Batch(records, groups, texts, np.array(owner), np.array(negative), images)
 
 
-def gradients(model, batch: Batch, **settings) -> tuple[dict[str, torch.Tensor], float]:
+@pytest.fixture
+def gradients(contrast):
+    """Gradients and loss of a batch: `gradients(model, batch, **settings)`."""
+    return partial(gradients_of, contrast)
+
+
+def gradients_of(
+    contrast, model, batch: Batch, **settings
+) -> tuple[dict[str, torch.Tensor], float]:
     parameters = model.text_tensors()
     for parameter in parameters.values():
         parameter.grad = None
-    report = accumulate_gradients(model, batch, TrainConfig(**settings), dropout_seed=3)
+    config = TrainConfig(**settings)
+    report = accumulate_gradients(model, contrast(model, **settings), batch, config, step=3)
     return {name: p.grad.clone() for name, p in parameters.items()}, report.loss
 
 
@@ -40,7 +53,9 @@ def assert_same(first, second, tolerance: float = 1e-6) -> None:
         torch.testing.assert_close(gradient, second[0][name], rtol=1e-5, atol=tolerance)
 
 
-def test_chunks_give_the_gradients_of_the_whole_with_dropout_on(dropout_model, batch):
+def test_chunks_give_the_gradients_of_the_whole_with_dropout_on(
+    gradients, contrast, dropout_model, batch
+):
     whole = gradients(dropout_model, batch, micro_batch_tokens=64, grad_cache_threshold=10**6)
     chunked = gradients(dropout_model, batch, micro_batch_tokens=64, grad_cache_threshold=1)
     assert_same(whole, chunked)
@@ -48,13 +63,13 @@ def test_chunks_give_the_gradients_of_the_whole_with_dropout_on(dropout_model, b
     parameters = dropout_model.text_tensors().values()
     for parameter in parameters:
         parameter.grad = None
-    other = accumulate_gradients(
-        dropout_model, batch, TrainConfig(micro_batch_tokens=64), dropout_seed=4
-    )
+    config = TrainConfig(micro_batch_tokens=64)
+    loss = contrast(dropout_model, micro_batch_tokens=64)
+    other = accumulate_gradients(dropout_model, loss, batch, config, step=4)
     assert abs(other.loss - whole[1]) > 1e-3
 
 
-def test_chunks_of_any_size_give_the_gradients_of_plain_autograd(encoder, batch):
+def test_chunks_of_any_size_give_the_gradients_of_plain_autograd(gradients, encoder, batch):
     model = encoder.trainable_copy().train()
     cut = tokenize(model, batch.texts, TrainConfig())
     vectors = torch.cat(
@@ -65,7 +80,7 @@ def test_chunks_of_any_size_give_the_gradients_of_plain_autograd(encoder, batch)
     )
     negative, owner = torch.tensor(batch.negative), torch.tensor(batch.text_image)
     loss = contrastive_loss(
-        torch.tensor(batch.images),
+        torch.tensor(batch.image_embeddings),
         vectors[~negative],
         owner[~negative],
         negatives=vectors[negative],
@@ -83,7 +98,7 @@ def test_chunks_of_any_size_give_the_gradients_of_plain_autograd(encoder, batch)
         assert_same(gradients(model, batch, **settings), expected, tolerance=2e-6)
 
 
-def test_memory_is_bounded_by_the_pass(encoder, batch, monkeypatch):
+def test_memory_is_bounded_by_the_pass(gradients, encoder, batch, monkeypatch):
     """With a small length no forward pass that keeps activations sees more than one chunk."""
     model = encoder.trainable_copy().train()
     held = []
@@ -103,7 +118,7 @@ def test_memory_is_bounded_by_the_pass(encoder, batch, monkeypatch):
     assert len(held) == 1
 
 
-def test_a_step_leaves_the_random_state_alone(dropout_model, batch):
+def test_a_step_leaves_the_random_state_alone(gradients, dropout_model, batch):
     before = torch.get_rng_state()
     gradients(dropout_model, batch, grad_cache_threshold=1)
     assert torch.equal(torch.get_rng_state(), before)

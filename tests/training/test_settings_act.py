@@ -8,7 +8,7 @@ import torch
 from paragrain.encoders import load_encoder
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import evaluate
-from paragrain.training import TrainConfig, train, trainer
+from paragrain.training import TrainConfig, train
 from paragrain.training.validation import Validation
 
 ONE_STEP = {
@@ -99,7 +99,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(
     shapes, encoder, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(
-        trainer.torch.nn.utils, "clip_grad_norm_", lambda *_, **__: torch.tensor(float("nan"))
+        torch.nn.utils, "clip_grad_norm_", lambda *_, **__: torch.tensor(float("nan"))
     )
     with pytest.raises(ParagrainError, match="stopped at step 1"):
         train(shapes, encoder, recipe="c5", out=tmp_path / "r", **ONE_STEP)

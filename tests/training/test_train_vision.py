@@ -19,10 +19,10 @@ from paragrain.images import decode
 from paragrain.training import TrainConfig, gradients, train, trainer
 from paragrain.training.batches import TrainingSet
 from paragrain.training.gradients import accumulate_gradients, tokenize
-from paragrain.training.losses import contrastive_loss
-from paragrain.training.optimisation import decays
-from paragrain.training.pictures import Pictures
-from paragrain.training.supervision import load_recipe
+from paragrain.training.images import ImageReader
+from paragrain.training.objectives.contrastive import contrastive_loss
+from paragrain.training.optimizer import decays
+from paragrain.training.recipes import load_recipe
 
 SHORT = {"batch_size": 8, "max_steps": 10, "epochs": 4, "learning_rate": 1e-3, "progress": False}
 
@@ -37,12 +37,10 @@ def whole(shapes, encoder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def joint(shapes, encoder, tmp_path_factory):
     """A batch of eight images with negatives, and the pixels of its images."""
-    images = embed(shapes, encoder, split="train", progress=False)
-    data = TrainingSet.load(shapes, images, load_recipe("c7"), split="train", seed=0)
-    ids = [record.id for record in data.records]
-    pictures = Pictures(shapes, encoder, "train", ids, tmp_path_factory.mktemp("p"), progress=False)
-    rows = [5, 3, 8, 13, 0, 20, 1, 2]
-    return data.batch(rows, epoch=0), list(pictures.stream(rows, batch_size=3))
+    reader = ImageReader(shapes, encoder, "train", tmp_path_factory.mktemp("p"), progress=False)
+    data = TrainingSet.load(shapes, reader.contents, load_recipe("c7"), split="train", seed=0)
+    batch = data.batch([5, 3, 8, 13, 0, 20, 1, 2], step=0, epoch=0)
+    return batch, list(reader.stream([record.id for record in batch.records], batch_size=3))
 
 
 def curve(run) -> list[dict]:
@@ -54,7 +52,9 @@ def curve(run) -> list[dict]:
 
 def test_pictures_come_in_the_order_asked_for(shapes, encoder, joint):
     batch, pixels = joint
-    np.testing.assert_allclose(encode_pixels(encoder, pixels), batch.images, atol=1e-6)
+    images = embed(shapes, encoder, split="train", progress=False)
+    rows = [images.ids.index(record.id) for record in batch.records]
+    np.testing.assert_allclose(encode_pixels(encoder, pixels), images.vectors[rows], atol=1e-6)
 
 
 def test_both_towers_learn(whole, encoder, random_blip):
@@ -98,7 +98,7 @@ def test_the_results_say_that_vision_trained(whole, encoder):
     assert results["vision_fingerprint"] != results["start"]["vision_fingerprint"]
     assert results["start"]["vision_fingerprint"] == encoder.vision_fingerprint
     assert whole.settings["config"]["train_vision"] is True
-    assert any("vision tower trains too" in note for note in results["notes"])
+    assert any("image tower trains too" in note for note in results["notes"])
 
 
 def test_validation_sees_the_vision_of_its_time_and_caches_none_of_it(whole, shapes, encoder):
@@ -113,7 +113,7 @@ def test_validation_sees_the_vision_of_its_time_and_caches_none_of_it(whole, sha
     "memory",
     [{}, {"micro_batch_tokens": 20, "grad_cache_threshold": 1}, {"grad_cache_threshold": 300}],
 )
-def test_the_joint_gradient_is_that_of_plain_autograd(encoder, joint, memory):
+def test_the_joint_gradient_is_that_of_plain_autograd(encoder, joint, contrast, memory):
     batch, pixels = joint
     model = encoder.trainable_copy(TrainSpec(vision=True)).train().double()
     pixels = [image.double() for image in pixels]
@@ -136,14 +136,15 @@ def test_the_joint_gradient_is_that_of_plain_autograd(encoder, joint, memory):
     ).total
     named = model.trained_parameters()
     expected = torch.autograd.grad(loss, list(named.values()))
-    report = accumulate_gradients(model, batch, TrainConfig(**memory), pixels=pixels)
+    config = TrainConfig(**memory)
+    report = accumulate_gradients(model, contrast(model), batch, config, pixels=pixels)
     assert report.loss == pytest.approx(loss.item(), abs=1e-6)
     for (name, parameter), gradient in zip(named.items(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6, msg=name)
     assert model.model.vision_proj.weight.grad.abs().max() > 1e-3
 
 
-def test_memory_is_bounded_by_the_pass_for_images_too(encoder, joint, monkeypatch):
+def test_memory_is_bounded_by_the_pass_for_images_too(encoder, joint, contrast, monkeypatch):
     batch, pixels = joint
     model = encoder.trainable_copy(TrainSpec(vision=True)).train()
     tokens = gradients.patches(model, pixels)
@@ -157,18 +158,18 @@ def test_memory_is_bounded_by_the_pass_for_images_too(encoder, joint, monkeypatc
 
     monkeypatch.setattr(type(model), "image_features", watched)
     config = TrainConfig(micro_batch_tokens=40, grad_cache_threshold=40)
-    accumulate_gradients(model, batch, config, pixels=pixels)
+    accumulate_gradients(model, contrast(model), batch, config, pixels=pixels)
     assert held == [(grad, 34) for grad in (False, True) for _ in range(4)]
     held.clear()
-    accumulate_gradients(model, batch, TrainConfig(), pixels=pixels)
+    accumulate_gradients(model, contrast(model), batch, TrainConfig(), pixels=pixels)
     assert held == [(True, 8 * tokens)]
 
 
 def test_a_stopped_run_goes_on_with_the_same_curve(whole, shapes, encoder, tmp_path, monkeypatch):
-    def stops(*args, dropout_seed: int, **rest):
-        if dropout_seed == 7:
+    def stops(*args, step: int, **rest):
+        if step == 7:
             raise KeyboardInterrupt
-        return accumulate_gradients(*args, dropout_seed=dropout_seed, **rest)
+        return accumulate_gradients(*args, step=step, **rest)
 
     settings = {**SHORT, "recipe": "c7", "out": tmp_path / "run", "train_vision": True}
     monkeypatch.setattr(trainer, "accumulate_gradients", stops)
@@ -210,19 +211,22 @@ def test_a_bad_image_is_left_out_and_one_that_goes_bad_stops_the_run(
     assert [name for name, _ in run.results["images_failed"]] == ["train/002"]
     assert run.results["data"]["used"] == 5
 
+    seen = []
+
     def broken(data):
         if data == original(collection, record(4)):
-            return decode(b"")
+            seen.append(data)
+            return decode(b"" if len(seen) > 1 else data)
         return decode(data)
 
-    monkeypatch.setattr("paragrain.training.pictures.decode", broken)
+    monkeypatch.setattr("paragrain.training.images.decode", broken)
     with pytest.raises(
         ParagrainError, match=r"image of train/004 .* cannot be now \(an empty file"
     ):
         train(collection, encoder, out=tmp_path / "b", **settings)
 
 
-def test_images_that_are_files_are_read_where_they_are(encoder, tmp_path, record):
+def test_images_that_are_files_are_read_where_they_are(encoder, tmp_path, record, monkeypatch):
     folder = tmp_path / "c"
 
     def make(number: int) -> Record:
@@ -237,9 +241,18 @@ def test_images_that_are_files_are_read_where_they_are(encoder, tmp_path, record
     collection = Collection.open(folder)
     run = train(collection, encoder, recipe="c1", out=tmp_path / "r", train_vision=True, **SHORT)
     assert run.finished
-    (folder / "images" / "2.png").unlink()
+    stream = ImageReader.stream
+
+    def loses_a_file(self, ids, batch_size):
+        (folder / "images" / "2.png").unlink()
+        return stream(self, ids, batch_size)
+
+    monkeypatch.setattr(ImageReader, "stream", loses_a_file)
     with pytest.raises(ParagrainError, match="cannot be read"):
         train(collection, encoder, recipe="c4", out=tmp_path / "s", train_vision=True, **SHORT)
+    monkeypatch.undo()
+    run = train(collection, encoder, recipe="c4", out=tmp_path / "t", train_vision=True, **SHORT)
+    assert [name for name, _ in run.results["images_failed"]] == ["train/002"]
 
 
 def test_a_half_precision_vision_trains_in_float32(random_blip):

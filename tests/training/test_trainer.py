@@ -117,10 +117,10 @@ def test_the_checkpoint_opens_in_plain_transformers(whole):
 
 
 def test_five_steps_a_stop_and_five_are_ten_steps(whole, shapes, encoder, tmp_path, monkeypatch):
-    def stops(*args, dropout_seed: int, **rest):
-        if dropout_seed == 7:
+    def stops(*args, step: int, **rest):
+        if step == 7:
             raise KeyboardInterrupt
-        return accumulate_gradients(*args, dropout_seed=dropout_seed, **rest)
+        return accumulate_gradients(*args, step=step, **rest)
 
     monkeypatch.setattr(trainer, "accumulate_gradients", stops)
     with pytest.raises(KeyboardInterrupt):
@@ -145,11 +145,11 @@ SLOW_RUN = """
     from paragrain.encoders.loading import load_encoder
     from paragrain.training import trainer
 
-    step = trainer.accumulate_gradients
-    def slow(*args, dropout_seed, **rest):
-        if dropout_seed >= 5:
+    accumulate = trainer.accumulate_gradients
+    def slow(*args, step, **rest):
+        if step >= 5:
             time.sleep(60)
-        return step(*args, dropout_seed=dropout_seed, **rest)
+        return accumulate(*args, step=step, **rest)
     trainer.accumulate_gradients = slow
     trainer.train(
         Collection.open(sys.argv[1]), load_encoder(sys.argv[2], device="cpu"), recipe="c5",
@@ -211,9 +211,9 @@ def test_run_yaml_repeats_the_run(whole, tmp_path):
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(
     shapes, encoder, tmp_path, monkeypatch
 ):
-    def broken(model, *args, dropout_seed: int, **rest):
-        report = accumulate_gradients(model, *args, dropout_seed=dropout_seed, **rest)
-        return report._replace(loss=float("nan")) if dropout_seed == 3 else report
+    def broken(model, *args, step: int, **rest):
+        report = accumulate_gradients(model, *args, step=step, **rest)
+        return report._replace(losses={"loss": float("nan")}) if step == 3 else report
 
     monkeypatch.setattr(trainer, "accumulate_gradients", broken)
     with pytest.raises(ParagrainError, match=r"stopped at step 4, whose loss is nan"):
@@ -264,11 +264,11 @@ def test_random_picks_are_redrawn_each_epoch(record, write_records, encoder, tmp
     few = write_records(tmp_path / "few", [record(number) for number in range(4)])
     seen: list[dict[int, str]] = []
 
-    def watched(model, batch, *args, **rest):
-        rows = batch.images[:, 0].tolist()  # tells the images apart
+    def watched(model, loss, batch, *args, **rest):
+        rows = [record.id for record in batch.records]
         texts = (text.text for text in batch.texts)
         seen.append({rows[i]: t for i, t in zip(batch.text_image, texts, strict=True)})
-        return accumulate_gradients(model, batch, *args, **rest)
+        return accumulate_gradients(model, loss, batch, *args, **rest)
 
     monkeypatch.setattr(trainer, "accumulate_gradients", watched)
     train(few, encoder, recipe="c2", out=tmp_path / "run", epochs=6, progress=False)

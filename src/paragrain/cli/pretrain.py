@@ -24,10 +24,10 @@ def pretrain(
     graph_weight: Annotated[
         float, typer.Option(help="Weight of predicting the graph beside the contrast.")
     ] = 0.1,
-    seed: Annotated[int, typer.Option(help="Of weights, data order and picks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of weights, data order and texts.")] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Train a tiny BLIP's two towers from fresh weights, on pictures and short texts.
+    """Train a tiny BLIP's two towers from fresh weights, on images and short texts.
 
     BLIP0, which ships with the package, was made by this; the README has the two commands. A
     killed run goes on where it was.
@@ -36,10 +36,10 @@ def pretrain(
     pretrain world --out runs/first`
     """
     from paragrain.collection import Collection
-    from paragrain.pretraining import pretrain as run
+    from paragrain.training import pretraining
 
     source = Collection.open(collection)
-    done = run(
+    made = pretraining.pretrain(
         source,
         out,
         dense_steps=dense_steps,
@@ -52,10 +52,10 @@ def pretrain(
         seed=seed,
         progress=not json,
     )
-    checkpoint = done.folder / "checkpoint"
+    checkpoint, results = made.folder / "checkpoint", made.results
     tell(
         json,
-        {"checkpoint": str(checkpoint), "seconds": round(done.seconds), "failed": done.failed},
-        [f"{checkpoint}: a tiny BLIP, trained for {done.seconds / 60:.0f} minutes"],
+        {"checkpoint": str(checkpoint), **results},
+        [f"{checkpoint}: a tiny BLIP, trained for {results['seconds'] / 60:.0f} minutes"],
     )
-    end([*source.problems, *done.failed])
+    end([*source.problems, *map(tuple, results["images_failed"])])

@@ -1,6 +1,7 @@
 """`paragrain train`: fine-tune the text encoder by a recipe."""
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +33,7 @@ def train(
             help="Folder of the run, by default runs/RECIPE-seedSEED; with --seeds, of the runs."
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of data order and random picks.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of data order and random selections.")] = None,
     seeds: Annotated[
         str | None,
         typer.Option(help="Several, such as 0-4 or 0,1,2: a run for each, and their spread."),
@@ -67,71 +68,69 @@ def train(
 
     Example: `paragrain train photos --recipe c5 --seeds 0-4 --out runs/c5`
     """
+    from paragrain import training
     from paragrain.collection import Collection
     from paragrain.encoders import encoder_for
-    from paragrain.training import parse_seeds, summary, train_seeds
-    from paragrain.training import train as run
     from paragrain.training.config import make_config
 
     if seed is not None and seeds is not None:
         raise UsageError("--seed and --seeds both say the seed: give one of them")
-    several = None if seeds is None else parse_seeds(seeds)
-
-    named = {
+    several = None if seeds is None else training.parse_seeds(seeds)
+    options = {
         "seed": seed,
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
     }
-    given = {name: value for name, value in named.items() if value is not None}
-    wanted = None
+    given = {name: value for name, value in options.items() if value is not None}
+    train_config = None
     for changes in (settings_from_file(config), settings_from_pairs(settings), given):
-        wanted = make_config(wanted, changes)
+        train_config = make_config(train_config, changes)
     source = Collection.open(collection)
     encoder = encoder_for(source, model, device)
-    what: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "recipe": recipe,
         "out": out,
-        "config": wanted,
+        "config": train_config,
         "fallback": fallback,
         "overwrite": overwrite,
         "progress": not json,
     }
     if several is None:
-        runs = [run(source, encoder, **what)]
+        runs = [training.train(source, encoder, **arguments)]
     else:
-        runs = train_seeds(source, encoder, several, **what)
+        runs = training.train_seeds(source, encoder, several, **arguments)
     if int(os.environ.get("RANK", "0")):
         return  # one of several processes: the first one speaks for all
-    value, lines = _told(runs[0])
-    if several is not None:
-        total = summary(runs)
-        value = {"runs": [_told(one)[0] for one in runs], "summary": total}
-        lines = [line for one in runs for line in _told(one)[1]] + _summed(total)
-    tell(json, value, lines)
-    failed = {tuple(item): None for one in runs for item in one.results["images_failed"]}
+    values, lines = zip(*map(_describe, runs), strict=True)
+    if several is None:
+        tell(json, values[0], lines[0])
+    else:
+        summary = training.summary(runs)
+        described = [*chain(*lines), _describe_summary(summary)]
+        tell(json, {"runs": values, "summary": summary}, described)
+    failed = {tuple(item): None for run in runs for item in run.results["images_failed"]}
     end([*source.problems, *failed])
 
 
-def _told(done: "Run") -> tuple[dict[str, Any], list[str]]:
-    """What is told of a run, as data and in lines."""
-    results, checkpoint = done.results, done.folder / "checkpoint"
+def _describe(run: "Run") -> tuple[dict[str, Any], list[str]]:
+    """A run as data and in lines."""
+    results, checkpoint = run.results, run.folder / "checkpoint"
     score = results["best_score"]
     speed = results["pairs_per_second"]
-    return {"folder": str(done.folder), "checkpoint": str(checkpoint), **results}, [
-        f"{done.folder}: {results['steps']:,} steps"
+    return {"folder": str(run.folder), "checkpoint": str(checkpoint), **results}, [
+        f"{run.folder}: {results['steps']:,} steps"
         + ("" if speed is None else f", {speed:,} pairs/s")
         + ("" if score is None else f", validation R@1 {score:.1f} %"),
         f"{checkpoint}: the best text encoder (step {results['best_step']:,})",
     ]
 
 
-def _summed(total: dict[str, Any]) -> list[str]:
+def _describe_summary(summary: dict[str, Any]) -> str:
     """Mean and spread of several seeds."""
-    if total["mean"] is None:
-        return ["there is no validation split, so that the seeds cannot be compared here"]
-    spread = total["deviation"]
-    return [
-        f"{len(total['seeds'])} seeds: validation R@1 {total['mean']:.1f} %"
-        + ("" if spread is None else f", standard deviation between seeds {spread:.1f}")
-    ]
+    if summary["mean"] is None:
+        return "there is no validation split, so that the seeds cannot be compared here"
+    spread = summary["deviation"]
+    return f"{len(summary['seeds'])} seeds: validation R@1 {summary['mean']:.1f} %" + (
+        "" if spread is None else f", standard deviation between seeds {spread:.1f}"
+    )

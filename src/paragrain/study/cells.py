@@ -25,8 +25,8 @@ from paragrain.files import read_json, slug, write_text
 from paragrain.study.file import BenchmarkSpec
 from paragrain.study.plan import Cell, Study, short_hash
 from paragrain.training import train
-from paragrain.training.budgets import steps_for_tokens
 from paragrain.training.runs import Run
+from paragrain.training.token_counts import steps_for_tokens
 
 FAILED = "failed.txt"
 

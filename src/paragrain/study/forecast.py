@@ -19,8 +19,8 @@ from paragrain.study.cells import curve_path, missing, result_path
 from paragrain.study.data import absent_split, collection_folder
 from paragrain.study.file import Source, Throughput
 from paragrain.study.plan import Cell, Study
-from paragrain.training.batches import Schedule
-from paragrain.training.supervision import Recipe
+from paragrain.training.recipes import Recipe
+from paragrain.training.schedule import Schedule
 
 TOKENS = {"captions": 14, "generated": 16, "negatives": 16, "paragraph": 110, "description": 130}
 """Tokens of a text where nothing is there to be counted; a study's `throughput` may say better."""
@@ -228,7 +228,7 @@ def _cell(
     share = max(text.share for text in recipe.positives)
     taken = max(2, round(images * share))
     each = image_tokens(recipe, cell, throughput) / share
-    steps = Schedule(taken, config.batch_size, config.epochs, config.max_steps, 0).steps
+    steps = Schedule(taken, config).steps
     if cell.like is not None and cell.like.recipe is not None:
         steps = round(steps * image_tokens(cell.like.recipe, cell.like, throughput) / each)
     seen = min(steps * config.batch_size, steps * taken)

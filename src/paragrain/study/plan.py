@@ -23,7 +23,7 @@ from paragrain.files import digest, slug
 from paragrain.plugins import registered
 from paragrain.study.file import Baseline, CellSpec, StudyFile, names_in
 from paragrain.training.config import TrainConfig, make_config
-from paragrain.training.supervision import Recipe, first_problem, load_recipe, parse_recipe
+from paragrain.training.recipes import Recipe, first_problem, load_recipe, parse_recipe
 
 ANALYSIS_PLUGINS = "paragrain.analyses"
 """Group of entry points; each is a function from an `AnalysisContext` to the blocks of its part."""

@@ -11,7 +11,7 @@ from paragrain.collection.fields import FIELDS, TEXT_FIELDS
 from paragrain.encoders.choosing import GOOD_ONES, holds_scenes_alone
 from paragrain.encoders.loading import SHIPPED
 from paragrain.errors import UsageError
-from paragrain.training.supervision import load_recipe
+from paragrain.training.recipes import load_recipe
 
 LEAST = 0.5
 """A recipe is in the file if at least so many of the training images have all its texts."""

@@ -1,9 +1,9 @@
 """Fine-tuning the text side: recipes, losses, batches, the trainer and its runs."""
 
 from paragrain.training.config import TrainConfig
+from paragrain.training.recipes import Recipe, load_recipe, recipe_names
 from paragrain.training.runs import Run
 from paragrain.training.seeds import parse_seeds, summary, train_seeds
-from paragrain.training.supervision import Recipe, load_recipe, recipe_names
 from paragrain.training.trainer import repeat, train
 
 __all__ = [

@@ -1,18 +1,18 @@
-"""The data of a run, and the order in which it comes: a pure function of seed and step."""
+"""The data of a run, as batches of images and the texts that supervise them."""
 
+import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from paragrain.collection import Collection, Record
-from paragrain.embeddings import Embeddings
 from paragrain.errors import ParagrainError
 from paragrain.evaluation.benchmark import groups_of
-from paragrain.training.found import Found, check_found, count_found
-from paragrain.training.supervision import Recipe, Text, draw
+from paragrain.training.coverage import Coverage, check_coverage, count_coverage
+from paragrain.training.recipes import Recipe
+from paragrain.training.sampling import Text, draw
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,41 +20,45 @@ class Batch:
     """B images and the N texts that supervise them, positives and negatives mixed.
 
     Attributes:
-        images: float32 `[B, D]`, the frozen embeddings; those of the start where vision trains.
+        records: the B records, with the fields that the recipe and its losses read.
         groups: int64 `[B]`, the same number for images that show the same thing.
-        texts: N texts with the fields whose maximum lengths cut them, image by image.
+        texts: N texts with the fields whose maximum lengths truncate them, image by image.
         text_image: int64 `[N]`, the row of the image of each text.
         negative: bool `[N]`, whether the text is wrong on purpose.
+        image_embeddings: float32 `[B, D]` of a frozen image tower; None where it trains.
     """
 
-    images: np.ndarray
+    records: Sequence[Record]
     groups: np.ndarray
     texts: list[Text]
     text_image: np.ndarray
     negative: np.ndarray
+    image_embeddings: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingSet:
-    """Records that have texts for a recipe, with their image embeddings.
+    """Records that have texts for a recipe, with their frozen image embeddings, if any.
 
     Attributes:
         records: N records without image bytes.
-        vectors: float32 `[N, D]`.
+        contents: the hash of the bytes of each image.
         groups: int64 `[N]`.
-        recipe: what picks the texts.
-        seed: what the random picks depend on, with epoch and id.
+        recipe: what selects the texts.
+        seed: what the random selections depend on, with epoch and id.
         report: how many records are used, and how many are not and why.
-        found: what each pick of the recipe finds, of the images that have a vector.
+        coverage: what each selection of the recipe finds, of the images that can be used.
+        embeddings: float32 `[N, D]`; None where the image tower trains.
     """
 
     records: list[Record]
-    vectors: np.ndarray
+    contents: list[str]
     groups: np.ndarray
     recipe: Recipe
     seed: int
     report: dict[str, int]
-    found: list[Found]
+    coverage: list[Coverage]
+    embeddings: np.ndarray | None
 
     def __repr__(self) -> str:
         """How many there are."""
@@ -62,23 +66,38 @@ class TrainingSet:
 
     @classmethod
     def load(
-        cls, collection: Collection, images: Embeddings, recipe: Recipe, *, split: str, seed: int
+        cls,
+        collection: Collection,
+        contents: Mapping[str, str],
+        recipe: Recipe,
+        *,
+        split: str,
+        seed: int,
+        embeddings: np.ndarray | None = None,
+        fields: Sequence[str] = (),
     ) -> "TrainingSet":
-        """Read the texts of a split and join them with the image embeddings by id.
+        """Read the texts of a split and join them with the images by id.
+
+        Args:
+            collection, split: where the records are from.
+            contents: id and content hash of each image that can be used.
+            recipe, seed: see the class.
+            embeddings: float32, a row for each of `contents`.
+            fields: of the records, besides those of the recipe.
 
         Raises:
-            UsageError: no image has a text for one of the recipe's picks.
+            UsageError: no image has a text for one of the recipe's selections.
             ParagrainError: fewer than two images are left, so that there is nothing to contrast.
         """
-        row_of = {id: row for row, id in enumerate(images.ids)}
-        usable, records, rows = [], [], []
+        row_of = {id: row for row, id in enumerate(contents)}
+        usable, records = [], []
         report: Counter[str] = Counter()
-        for record in collection.records(split, fields=(*recipe.fields, "group")):
+        for record in collection.records(split, fields=(*recipe.fields, *fields, "group")):
             texts = draw(record, recipe, seed=seed, epoch=0)
             report["images"] += 1
             if record.id in row_of:
                 usable.append(record)
-            if not any(pick.shares(record.id) for pick in recipe.positives):
+            if not any(selection.shares(record.id) for selection in recipe.positives):
                 report["left out: in no share of the recipe"] += 1
             elif not texts.positives:
                 report["left out: no positive text"] += 1
@@ -86,106 +105,53 @@ class TrainingSet:
                 report["left out: no image embedding"] += 1
             else:
                 report["used"] += 1
-                report["pairs"] += len(texts.positives)
+                pairs = len(texts.positives)
+                report["pairs"] += min(pairs, recipe.sample or pairs)
                 if recipe.negatives and not texts.negatives:
                     report["used without a negative"] += 1
                 records.append(record)
-                rows.append(row_of[record.id])
         if len(records) < 2:
             raise ParagrainError(
                 f"{collection.place(split)} has {len(records)} of "
-                f"{report['images']} images with a vector and a text for the recipe "
+                f"{report['images']} images with an embedding and a text for the recipe "
                 f"{recipe.name} (fields: {', '.join(recipe.fields)}), and contrast needs at least "
                 "two: add texts or use another recipe"
             )
-        found = count_found(usable, recipe)
-        check_found(found, recipe, collection, split)
-        groups = groups_of(records, [images.contents[row] for row in rows])
+        coverage = count_coverage(usable, recipe)
+        check_coverage(coverage, recipe, collection, split)
+        hashes = [contents[record.id] for record in records]
+        groups = groups_of(records, hashes)
         if (groups == groups[0]).all():
             raise ParagrainError(
                 f"all {len(records)} images of {collection.place(split)} show the "
                 "same thing (one group, or equal bytes), so that there is nothing to contrast"
             )
-        return cls(records, images.vectors[rows], groups, recipe, seed, dict(report), found)
+        if embeddings is not None:
+            embeddings = embeddings[[row_of[record.id] for record in records]]
+        return cls(records, hashes, groups, recipe, seed, dict(report), coverage, embeddings)
 
     def __len__(self) -> int:
         """Number of images."""
         return len(self.records)
 
-    def batch(self, rows: Sequence[int] | np.ndarray, epoch: int) -> Batch:
-        """The batch of some images, with the texts that are theirs in this epoch."""
+    def batch(self, rows: Sequence[int] | np.ndarray, *, step: int, epoch: int) -> Batch:
+        """The batch of some images, with the texts that are theirs in this step and epoch."""
         texts: list[Text] = []
         text_image: list[int] = []
         negative: list[bool] = []
+        rng = random.Random(f"texts {self.seed} {step}")
         for place, row in enumerate(rows):
-            own = draw(self.records[row], self.recipe, seed=self.seed, epoch=epoch)
-            texts += own.positives + own.negatives
-            text_image += [place] * (len(own.positives) + len(own.negatives))
-            negative += [False] * len(own.positives) + [True] * len(own.negatives)
+            positives, negatives = draw(self.records[row], self.recipe, seed=self.seed, epoch=epoch)
+            if self.recipe.sample is not None:
+                positives = rng.sample(positives, min(self.recipe.sample, len(positives)))
+            texts += positives + negatives
+            text_image += [place] * (len(positives) + len(negatives))
+            negative += [False] * len(positives) + [True] * len(negatives)
         return Batch(
-            self.vectors[rows], self.groups[rows], texts, np.array(text_image), np.array(negative)
+            [self.records[row] for row in rows],
+            self.groups[rows],
+            texts,
+            np.array(text_image),
+            np.array(negative),
+            None if self.embeddings is None else self.embeddings[rows],
         )
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Which images each step sees: every image once an epoch, in an order of (seed, epoch).
-
-    The last batch of an epoch may be short; one of a single image, which has nothing to contrast
-    with, joins the batch before it. A set smaller than a batch is one batch.
-
-    >>> schedule = Schedule(images=5, batch_size=2, epochs=3, max_steps=None, seed=0)
-    >>> schedule.steps_per_epoch, schedule.steps
-    (2, 6)
-    >>> [len(schedule.rows(step)) for step in range(2)]
-    [2, 3]
-    """
-
-    images: int
-    batch_size: int
-    epochs: int
-    max_steps: int | None
-    seed: int
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches that an epoch is cut into."""
-        full, rest = divmod(self.images, self.batch_size)
-        return max(1, full + (rest > 1))
-
-    @property
-    def steps(self) -> int:
-        """Steps of the whole run."""
-        steps = self.epochs * self.steps_per_epoch
-        return steps if self.max_steps is None else min(steps, self.max_steps)
-
-    def shown(self) -> np.ndarray:
-        """The images that any step sees, int64, rising: all, unless it ends within an epoch.
-
-        >>> len(Schedule(images=5, batch_size=2, epochs=3, max_steps=1, seed=0).shown())
-        2
-        """
-        first = min(self.steps, self.steps_per_epoch)
-        return np.unique(np.concatenate([self.rows(step) for step in range(first)]))
-
-    def epoch(self, step: int) -> int:
-        """The epoch, from 0, that a step belongs to."""
-        return step // self.steps_per_epoch
-
-    def ends_epoch(self, step: int) -> bool:
-        """Whether a step is the last of its epoch or of the run."""
-        return (step + 1) % self.steps_per_epoch == 0 or step + 1 == self.steps
-
-    def rows(self, step: int) -> np.ndarray:
-        """The images of a step, int64."""
-        order = _order(self.images, self.seed, self.epoch(step))
-        place = step % self.steps_per_epoch
-        last = place == self.steps_per_epoch - 1
-        start = place * self.batch_size
-        return order[start:] if last else order[start : start + self.batch_size]
-
-
-@lru_cache(maxsize=2)
-def _order(images: int, seed: int, epoch: int) -> np.ndarray:
-    """The order of an epoch, int64 `[images]`."""
-    return np.random.default_rng([seed, epoch]).permutation(images)

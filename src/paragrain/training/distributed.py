@@ -22,8 +22,8 @@ from paragrain.errors import UsageError
 class Processes:
     """Which of how many processes this is."""
 
-    index: int = 0
-    count: int = 1
+    rank: int = 0
+    world_size: int = 1
 
     @classmethod
     def join(cls, device: torch.device) -> "Processes":
@@ -44,58 +44,64 @@ class Processes:
         return cls(state.process_index, state.num_processes)
 
     @property
-    def main(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that writes files and shows progress."""
-        return self.index == 0
+        return self.rank == 0
 
-    def part(self, total: int, index: int | None = None) -> slice:
+    def part(self, total: int, rank: int | None = None) -> slice:
         """The part of `total` items that this process (or the one named) works on.
 
-        >>> [Processes(index, 3).part(8) for index in range(3)]
+        >>> [Processes(rank, 3).part(8) for rank in range(3)]
         [slice(0, 2, None), slice(2, 5, None), slice(5, 8, None)]
         """
-        index = self.index if index is None else index
-        return slice(total * index // self.count, total * (index + 1) // self.count)
+        rank = self.rank if rank is None else rank
+        return slice(total * rank // self.world_size, total * (rank + 1) // self.world_size)
 
     def gather_parts(self, part: Tensor, total: int) -> Tensor:
         """Put the parts `[n, ...]` of all processes together to `[total, ...]`; no gradient."""
-        if self.count == 1:
+        if self.world_size == 1:
             return part
         # Collectives want equal sizes: the shorter parts are padded, and the padding taken out.
-        slices = [self.part(total, index) for index in range(self.count)]
+        slices = [self.part(total, rank) for rank in range(self.world_size)]
         sizes = [s.stop - s.start for s in slices]
         padded = part.new_zeros((max(sizes), *part.shape[1:]))
         padded[: len(part)] = part
-        everything = gather(padded).view(self.count, max(sizes), *part.shape[1:])
-        return torch.cat([everything[index, :size] for index, size in enumerate(sizes)])
+        everything = gather(padded).view(self.world_size, max(sizes), *part.shape[1:])
+        return torch.cat([everything[rank, :size] for rank, size in enumerate(sizes)])
 
     def sum_(self, tensor: Tensor) -> Tensor:
         """Replace a tensor by its sum over the processes."""
-        if self.count > 1:
+        if self.world_size > 1:
             torch.distributed.all_reduce(tensor)
         return tensor
 
+    def max_(self, value: int) -> int:
+        """The largest of a value over the processes."""
+        if self.world_size == 1:
+            return value
+        return int(gather(torch.tensor([value], device=PartialState().device)).max())
+
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Replace every gradient by its sum over the processes."""
-        if self.count == 1:
+        if self.world_size == 1:
             return
         for parameter in parameters:
             if parameter.grad is None:  # no text fell to this process
                 parameter.grad = torch.zeros_like(parameter)
             self.sum_(parameter.grad)
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Wait until all processes have come this far."""
-        if self.count > 1:
+        if self.world_size > 1:
             torch.distributed.barrier()
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
         """Let the first process go through the block alone, then the others."""
-        if not self.main:
-            self.wait()
+        if not self.is_main:
+            self.barrier()
         try:
             yield
         finally:
-            if self.main:
-                self.wait()
+            if self.is_main:
+                self.barrier()

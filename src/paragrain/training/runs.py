@@ -27,7 +27,7 @@ from paragrain.errors import ParagrainError, UsageError
 from paragrain.files import read_json, write_text
 from paragrain.training.checkpoints import MetricsLog
 from paragrain.training.config import TrainConfig, make_config
-from paragrain.training.supervision import Recipe, parse_recipe
+from paragrain.training.recipes import Recipe, parse_recipe
 
 _ONLY_CONVENIENCE = {"save_steps", "save_minutes"}
 """Settings that may differ between the two halves of a resumed run: they change no number."""
@@ -211,11 +211,9 @@ def difference(old: dict[str, Any], new: dict[str, Any]) -> str:
 
 def _essence(settings: dict[str, Any]) -> dict[str, Any]:
     """What decides the numbers of a run: not names, paths and versions."""
-    # A run of an older release does not name the settings that came after it.
-    config = TrainConfig().settings() | settings["config"]
-    essence = {k: v for k, v in config.items() if k not in _ONLY_CONVENIENCE}
+    essence = {k: v for k, v in settings["config"].items() if k not in _ONLY_CONVENIENCE}
     for part, keys in {
-        "recipe": ("positives", "negatives"),
+        "recipe": ("positives", "negatives", "sample", "loss"),
         "collection": ("fingerprint",),
         "encoder": ("vision_fingerprint", "text_fingerprint"),
     }.items():

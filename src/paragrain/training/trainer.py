@@ -1,52 +1,51 @@
 """Training: the text encoder and its projection learn, everything else stays as it is.
 
-(With `train_vision` the vision tower and its projection learn too.)
+(With `train_vision` the image tower and its projection learn too.)
 
 `train` prepares a run and `_Trainer` takes its steps. All that a step does follows from the data,
 the seed and its number, so a run that was killed goes on with the same curve.
 """
 
+import copy
 import math
-import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from importlib import metadata
+from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor, nn
 
 from paragrain.collection import Collection
 from paragrain.embeddings import embed
-from paragrain.encoders.base import ImageTextEncoder, TrainSpec
+from paragrain.encoders.base import ImageTextEncoder, TrainSpec, check_output
 from paragrain.encoders.checkpoint import recover
 from paragrain.encoders.loading import check_returns, load_encoder
 from paragrain.errors import ParagrainError, UsageError
-from paragrain.files import write_json
 from paragrain.progress import progress_bar
-from paragrain.training.batches import Schedule, TrainingSet
-from paragrain.training.cards import story
-from paragrain.training.checkpoints import (
-    MetricsLog,
-    Progress,
-    load_progress,
-    save_progress,
-)
+from paragrain.training.batches import TrainingSet
+from paragrain.training.checkpoints import load_progress, save_progress
 from paragrain.training.config import TrainConfig, make_config
+from paragrain.training.coverage import with_fallback
 from paragrain.training.distributed import Processes
-from paragrain.training.found import found_line, settle_recipe
-from paragrain.training.gradients import StepReport, accumulate_gradients
-from paragrain.training.optimisation import (
-    learning_rate,
-    make_optimizer,
-    warmup_steps,
+from paragrain.training.gradients import accumulate_gradients
+from paragrain.training.images import ImageReader
+from paragrain.training.objectives import (
+    IMAGE_FEATURES,
+    POOLED,
+    WeightedSum,
+    make_objectives,
+    objective_class,
+    required_features,
 )
-from paragrain.training.pictures import Pictures
+from paragrain.training.optimizer import make_optimizer, trained
+from paragrain.training.provenance import images_used, splits_used
+from paragrain.training.recipes import Recipe, load_recipe
+from paragrain.training.reporting import Reporter
 from paragrain.training.runs import (
     Run,
     begin_run,
@@ -55,8 +54,7 @@ from paragrain.training.runs import (
     describe_run,
     difference,
 )
-from paragrain.training.splits import images_used, split_line, splits_used
-from paragrain.training.supervision import Recipe, load_recipe
+from paragrain.training.schedule import Schedule
 from paragrain.training.validation import Validation
 
 
@@ -85,70 +83,75 @@ def train(
         fallback: a field of texts that takes the place of one of the recipe's if no image has that
             one; the recipe's name says so. Without it such a recipe is refused.
         overwrite: delete the run that the folder holds, and begin anew.
-        progress: show progress and notes on standard error.
+        progress: whether to show progress and notes on standard error.
         overrides: single settings of `TrainConfig`, such as `epochs=3`.
 
     Returns:
         The run: `.folder`, `.encoder` (the best), `.history`, `.results`.
 
     Raises:
-        UsageError: a setting or recipe does not exist, the data lack what it is made of, or the
-            folder holds another run.
+        UsageError: a setting, recipe or loss does not exist, the data lack what it is made of, or
+            the folder holds another run.
         ParagrainError: too few images with texts, or the loss is no longer finite.
     """
     config = make_config(config, overrides)
     collection, encoder = Collection.open(collection), load_encoder(encoder)
-    recipe = settle_recipe(collection, load_recipe(recipe), config.split, fallback)
-    if config.precision == "bf16" and encoder.device.type == "cpu":
-        raise UsageError("bf16 is hundreds of times slower than fp32 on a CPU: use precision fp32")
-    spec = TrainSpec(vision=config.train_vision)
-    encoder.check_trainable(spec)
-    check_returns(encoder)
+    recipe = with_fallback(collection, load_recipe(recipe), config.split, fallback)
+    reads_images = _needs_images(encoder, recipe, config)
     processes = Processes.join(encoder.device)
-    progress = progress and processes.main
+    progress = progress and processes.is_main
     folder = Path(out) if out is not None else default_folder(recipe, config.seed)
-    settings = describe_run(collection, encoder, recipe, config, processes.count)
+    settings = describe_run(collection, encoder, recipe, config, processes.world_size)
     check_folder(folder, settings, overwrite=overwrite)
     run = Run(folder, encoder.device)
     if run.finished and not overwrite:
         return run
 
+    reader, embeddings = None, None
     with processes.main_first():
-        images = embed(collection, encoder, split=config.split, progress=progress)
+        if reads_images:
+            reader = ImageReader(collection, encoder, config.split, folder, progress=progress)
+            contents, failed = reader.contents, reader.failed
+        else:
+            images = embed(collection, encoder, split=config.split, progress=progress)
+            contents = dict(zip(images.ids, images.contents, strict=True))
+            failed, embeddings = images.failed, images.vectors
         validation = Validation.load(collection, encoder, config, progress=progress)
-    data = TrainingSet.load(collection, images, recipe, split=config.split, seed=config.seed)
-    if processes.main:
-        begin_run(folder, settings, overwrite=overwrite)
-        recover(folder / "checkpoint")
-    processes.wait()
-    model = encoder.trainable_copy(spec).train()
+    data = TrainingSet.load(
+        collection,
+        contents,
+        recipe,
+        split=config.split,
+        seed=config.seed,
+        embeddings=embeddings,
+        fields=[field for name in recipe.losses for field in objective_class(name).fields],
+    )
+    schedule = Schedule(len(data), config)
+    model = encoder.trainable_copy(TrainSpec(vision=config.train_vision)).train()
     model.max_length = max(
         config.max_length.of(name, model.max_tokens) for name in recipe.max_lengths
     )
-    parameters = model.trained_parameters()
-    pictures = None
-    if config.train_vision:
-        ids = [record.id for record in data.records]
-        pictures = Pictures(collection, model, config.split, ids, folder, progress=progress)
-    schedule = Schedule(len(data), config.batch_size, config.epochs, config.max_steps, config.seed)
-    model.trained_on = images_used(collection, encoder, config, images, data, schedule, validation)
-    trainer = _Trainer(
-        run=run,
-        config=config,
-        recipe=recipe,
-        data=data,
-        validation=validation,
-        model=model,
-        parameters=parameters,
-        optimizer=make_optimizer(parameters, config, model.vision_tensors()),
-        schedule=schedule,
-        processes=processes,
-        pictures=pictures,
+    model.trained_on = images_used(collection, encoder, config, data, schedule, validation)
+    reporter = Reporter(
+        run,
+        recipe,
+        config,
+        data,
+        schedule,
+        model,
+        validates=validation is not None,
+        splits=splits_used(collection, config, model.trained_on, validation),
+        failed=[*failed, *(validation.failed if validation else [])],
     )
-    failed = [*images.failed, *(validation.failed if validation else [])]
-    trainer.results["images_failed"] = [list(failure) for failure in failed]
-    trainer.results["splits"] = splits_used(collection, config, model.trained_on, validation)
-    trainer.go(progress)
+    objectives = make_objectives(recipe.losses, model, config)
+    if processes.is_main:
+        begin_run(folder, settings, overwrite=overwrite)
+        recover(folder / "checkpoint")
+        model.trained_on.save_pretrained(folder)
+    processes.barrier()
+    _Trainer(
+        config, recipe, data, schedule, model, objectives, processes, validation, reader, reporter
+    ).go(progress)
     return run
 
 
@@ -168,72 +171,123 @@ def repeat(run: str | Path | Run, *, out: str | Path, progress: bool = True) -> 
     return train(collection, encoder, recipe=recipe, config=config, out=out, progress=progress)
 
 
+def _needs_images(encoder: ImageTextEncoder, recipe: Recipe, config: TrainConfig) -> bool:
+    """Whether steps read images themselves, and not only their cached embeddings.
+
+    Raises:
+        UsageError: the encoder, the losses and the settings do not go together.
+    """
+    if config.precision == "bf16" and encoder.device.type == "cpu":
+        raise UsageError("bf16 is hundreds of times slower than fp32 on a CPU: use precision fp32")
+    encoder.check_trainable(TrainSpec(vision=config.train_vision))
+    for stage in config.stages:
+        for name in stage.weights or ():
+            if name not in recipe.losses:
+                raise UsageError(
+                    f"a stage weighs the loss {name}, which {recipe.name} does not have: add it to "
+                    "the recipe"
+                )
+    required = required_features(recipe.losses)
+    for name, output, offered in (
+        ("image_states", "patches", encoder.image_outputs),
+        ("text_states", "tokens", encoder.text_outputs),
+    ):
+        if name in required:
+            check_output(encoder.name, output, offered)
+    check_returns(encoder)
+    return config.train_vision or bool(required & IMAGE_FEATURES - POOLED)
+
+
 @dataclass
 class _Trainer:
     """The parts of a run, and its steps."""
 
-    run: Run
     config: TrainConfig
     recipe: Recipe
     data: TrainingSet
-    validation: Validation | None
-    model: ImageTextEncoder
-    parameters: dict[str, torch.nn.Parameter]
-    optimizer: torch.optim.AdamW
     schedule: Schedule
+    model: ImageTextEncoder
+    objectives: nn.ModuleDict
     processes: Processes
-    pictures: Pictures | None
-    progress: Progress = field(default_factory=Progress)
-    results: dict[str, Any] = field(default_factory=dict)
+    validation: Validation | None
+    reader: ImageReader | None
+    reporter: Reporter
 
     def __post_init__(self) -> None:
-        self.log = MetricsLog(self.run.folder / "metrics.jsonl")
-        self.state_path = self.run.folder / "last" / "state.safetensors"
+        own = {f"objectives.{name}": p for name, p in self.objectives.named_parameters()}
+        vision = self.model.vision_tensors() if self.config.train_vision else {}
+        # The image tower first, as when BLIP0 was made: the order decides how norms are rounded.
+        self.parameters = trained({**vision, **self.model.trained_parameters(), **own})
+        self.optimizer = make_optimizer(self.parameters, self.config, vision)
+        # Queues and momentum copies, which are saved but not trained.
+        self.buffers = {
+            name: tensor
+            for name, tensor in self.objectives.state_dict(prefix="objectives.").items()
+            if name not in self.parameters
+        }
+        self.state_path = self.reporter.run.folder / "last" / "state.safetensors"
 
     def go(self, progress: bool) -> None:
         """Take the steps that are still to be taken, and finish the run."""
-        self.progress = load_progress(self.state_path, self.parameters, self.optimizer)
-        self.processes.wait()
-        if self.processes.main:
-            self.log.trim(self.progress.step)
-        notes = self._notes()
-        if self.processes.main and self.model.trained_on is not None:
-            self.model.trained_on.save_pretrained(self.run.folder)
+        self._resume()
         if progress:
-            at = f", going on after step {self.progress.step:,}" if self.progress.step else ""
-            print(f"training {self.recipe.name} into {self.run.folder}{at}", file=sys.stderr)
-            print(split_line(self.results["splits"]), file=sys.stderr)
-            print(f"texts for {self.recipe.name}: {found_line(self.data.found)}", file=sys.stderr)
-            for note in notes:
-                print(f"note: {note}", file=sys.stderr)
+            self.reporter.print_beginning(self.progress.step)
+        with closing(self._pixels()) as pixels:
+            self._steps(pixels, progress)
+        if self.processes.is_main:
+            self.reporter.write_results(self.progress)
+        self.processes.barrier()
 
-        pairs = self.data.report["pairs"] * self.schedule.steps // self.schedule.steps_per_epoch
+    def _steps(self, pixels: Iterator[list[Tensor] | None], progress: bool) -> None:
+        config, schedule, saved = self.config, self.schedule, time.monotonic()
+        pairs = self.data.report["pairs"] * schedule.steps // schedule.steps_per_epoch
         title = f"training {self.recipe.name}"
-        saved = time.monotonic()
-        with (
-            progress_bar(title, pairs, unit="pairs", show=progress) as advance,
-            closing(self._pixels()) as pixels,
-        ):
-            advance(self.progress.totals.get("pairs", 0))
-            for step in range(self.progress.step, self.schedule.steps):
-                report = self._step(step, pixels)
-                advance(report.pairs, f"loss {report.loss:.3f}")
-                if self.schedule.ends_epoch(step):
+        with progress_bar(title, pairs, unit="pairs", show=progress) as advance:
+            advance(pairs * self.progress.step // schedule.steps)
+            for step in range(self.progress.step, schedule.steps):
+                began = time.perf_counter()
+                batch = self.data.batch(schedule.rows(step), step=step, epoch=schedule.epoch(step))
+                for group in self.optimizer.param_groups:
+                    group["lr"] = schedule.learning_rate(step) * group["scale"]
+                self.optimizer.zero_grad()
+                report = accumulate_gradients(  # forward, losses, backward
+                    self.model,
+                    self._loss(step),
+                    batch,
+                    config,
+                    pixels=next(pixels),
+                    processes=self.processes,
+                    step=step,
+                )
+                most = config.clip_norm or math.inf
+                norm = float(nn.utils.clip_grad_norm_(self.parameters.values(), most))
+                self._check_finite(step, report.loss, norm)
+                self.optimizer.step()
+                seconds = time.perf_counter() - began
+                self.progress.count(report, seconds)
+                if self.processes.is_main:
+                    self.reporter.log_step(step, report, norm, seconds)
+                advance(int((~batch.negative).sum()), f"loss {report.loss:.3f}")
+                if schedule.ends_epoch(step):
                     self._end_epoch(step)
-                elif not self._due(step, saved):
-                    continue
-                self._save()
-                saved = time.monotonic()
-        self._finish(notes)
+                if schedule.ends_epoch(step) or self._is_due(step, saved):
+                    self._save()
+                    saved = time.monotonic()
 
-    def _pixels(self) -> Generator[list[torch.Tensor] | None, None, None]:
-        """For each step to come, the pixels of this process's images; `None` for frozen vision."""
+    def _loss(self, step: int) -> WeightedSum:
+        """What a step minimises."""
+        stage, _ = self.schedule.stage(step)
+        weights = self.recipe.weights if stage.weights is None else stage.weights
+        return WeightedSum(self.objectives, weights)
+
+    def _pixels(self) -> Generator[list[Tensor] | None]:
+        """For each step to come, the pixels of this process's images, if steps read images."""
         steps = range(self.progress.step, self.schedule.steps)
-        if self.pictures is None:
+        if self.reader is None:
             yield from (None for _ in steps)
             return
-        rows = (row for step in steps for row in self._own_rows(step))
-        stream = self.pictures.stream(rows, self.config.batch_size)
+        ids = (self.data.records[row].id for step in steps for row in self._own_rows(step))
+        stream = self.reader.stream(ids, self.config.batch_size)
         for step in steps:
             yield list(islice(stream, len(self._own_rows(step))))
 
@@ -242,58 +296,14 @@ class _Trainer:
         rows = self.schedule.rows(step)
         return rows[self.processes.part(len(rows))]
 
-    def _step(self, step: int, pixels: Iterator[list[torch.Tensor] | None]) -> StepReport:
-        """One step of AdamW on one batch; the weights are touched only if all is finite."""
-        began = time.perf_counter()
-        epoch = self.schedule.epoch(step)
-        batch = self.data.batch(self.schedule.rows(step), epoch)
-        rate = learning_rate(step, self.schedule.steps, self.config)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["scale"]
-        self.optimizer.zero_grad()
-        report = accumulate_gradients(
-            self.model,
-            batch,
-            self.config,
-            pixels=next(pixels),
-            processes=self.processes,
-            dropout_seed=step,
-        )
-        limit = self.config.clip_norm or math.inf
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), limit))
-        if not (math.isfinite(report.loss) and math.isfinite(norm)):
+    def _check_finite(self, step: int, loss: float, norm: float) -> None:
+        if not (math.isfinite(loss) and math.isfinite(norm)):
             raise ParagrainError(
-                f"training stopped at step {step + 1}, whose loss is {report.loss} and gradient "
+                f"training stopped at step {step + 1}, whose loss is {loss} and gradient "
                 f"norm {norm}: try a lower learning rate than {self.config.learning_rate}"
             )
-        self.optimizer.step()
-        seconds = time.perf_counter() - began
-        self._count(step, report, seconds)
-        if self.processes.main and self._logs(step):
-            self.log.append(
-                step=step + 1,
-                epoch=epoch + 1,
-                loss=report.loss,
-                image_to_text=report.image_to_text,
-                text_to_image=report.text_to_image,
-                learning_rate=rate,
-                gradient_norm=norm,
-                pairs_per_second=round(report.pairs / seconds, 1),
-                tokens_per_second=round(report.tokens / seconds, 1),
-            )
-        return report
 
-    def _logs(self, step: int) -> bool:
-        return (step + 1) % self.config.log_every == 0 or step + 1 == self.schedule.steps
-
-    def _count(self, step: int, report: StepReport, seconds: float) -> None:
-        self.progress.step = step + 1
-        self.progress.seconds += seconds
-        totals = self.progress.totals
-        for name in ("pairs", "texts", "tokens", "texts_truncated", "tokens_lost"):
-            totals[name] = totals.get(name, 0) + getattr(report, name)
-
-    def _due(self, step: int, saved: float) -> bool:
+    def _is_due(self, step: int, saved: float) -> bool:
         """Whether the state should be saved in the middle of an epoch."""
         every = self.config.save_steps
         late = time.monotonic() - saved > 60 * self.config.save_minutes
@@ -301,112 +311,47 @@ class _Trainer:
 
     def _end_epoch(self, step: int) -> None:
         """Measure, and keep the weights if they are the best so far."""
-        if self.processes.main:
-            score = measured = None
+        if self.processes.is_main:
+            measured, best = None, self.progress.best_score
             if self.validation is not None:
                 measured = self.validation.measure(self.model)
-                score = measured["score"]
-                self.log.append(
-                    step=step + 1, epoch=self.schedule.epoch(step) + 1, validation=measured
-                )
-            best = self.progress.best_score
+                self.reporter.log_validation(step, measured)
+            score = measured["score"] if measured else None
             if best is None or score is None or score > best:
-                told = story(
-                    self.run.settings,
-                    self.recipe,
-                    self.config,
-                    len(self.data),
-                    step + 1,
-                    measured,
-                )
-                self.model.save(self.run.folder / "checkpoint", told)
-                self.progress.best_step = step + 1
+                self._keep(step, measured)
                 self.progress.best_score = score
-                self.progress.best_fingerprint = self.model.text_fingerprint
-                if self.config.train_vision:
-                    self.progress.best_vision_fingerprint = self.model.vision_fingerprint
-        self.processes.wait()
+        self.processes.barrier()
+
+    def _keep(self, step: int, measured: dict[str, Any] | None) -> None:
+        """Write the weights to `checkpoint/`, and remember what they are."""
+        kept = self.model
+        if self.config.checkpoint_dtype == "float16":
+            kept = copy.deepcopy(kept).half()
+        kept.save(self.reporter.run.folder / "checkpoint", self.reporter.story(step + 1, measured))
+        kept.float()  # as it will be loaded
+        self.progress.best_step = step + 1
+        self.progress.best_fingerprint = kept.text_fingerprint
+        if self.config.train_vision:
+            self.progress.best_vision_fingerprint = kept.vision_fingerprint
+
+    def _resume(self) -> None:
+        """Go back to where a killed run was saved."""
+        self.progress = load_progress(
+            self.state_path, self.parameters, self.optimizer, self.buffers
+        )
+        began_with, now = self.progress.images, len(self.data)
+        if began_with not in (0, now):
+            raise ParagrainError(
+                f"the run in {self.reporter.run.folder} began with {began_with:,} images and "
+                f"{now:,} of them can be used now: put them back, or --overwrite it"
+            )
+        self.progress.images = now
+        self.processes.barrier()
+        if self.processes.is_main:
+            self.reporter.log.trim(self.progress.step)
 
     def _save(self) -> None:
-        if self.processes.main:
-            save_progress(self.state_path, self.progress, self.parameters, self.optimizer)
-
-    def _finish(self, notes: list[str]) -> None:
-        """Write `results.json`, which makes the run a finished one."""
-        if self.processes.main:
-            progress, settings = self.progress, self.run.settings
-            at_best = [
-                line["validation"]
-                for line in self.log.read()
-                if "validation" in line and line["step"] == progress.best_step
-            ]
-            results = {
-                "recipe": self.recipe.name,
-                "loss": self.recipe.loss,
-                "steps": progress.step,
-                "epochs": progress.step / self.schedule.steps_per_epoch,
-                "best_step": progress.best_step,
-                "best_score": progress.best_score,
-                "validation": at_best[0] if at_best else None,
-                "data": self.data.report,
-                "found": [one.as_dict() for one in self.data.found],
-                **self.results,
-                "totals": progress.totals,
-                "max_lengths": {name: self._max_length(name) for name in self.recipe.max_lengths},
-                "seconds": round(progress.seconds, 3),
-                "pairs_per_second": _rate(progress.totals["pairs"], progress.seconds),
-                "seed": self.config.seed,
-                "collection": {**settings["collection"], "split": self.config.split},
-                "start": settings["encoder"],
-                "train_vision": self.config.train_vision,
-                "text_fingerprint": progress.best_fingerprint,
-                "vision_fingerprint": progress.best_vision_fingerprint
-                or settings["encoder"]["vision_fingerprint"],
-                "code_version": metadata.version("paragrain"),
-                "notes": notes,
-            }
-            write_json(self.run.folder / "results.json", results)
-        self.processes.wait()
-
-    def _max_length(self, name: str) -> int:
-        return self.config.max_length.of(name, self.model.max_tokens)
-
-    def _notes(self) -> list[str]:
-        """What a reader should know, because it is not what the settings say."""
-        notes = []
-        report = self.data.report
-        for reason, count in report.items():
-            if reason.startswith(("left out", "used without")):
-                notes.append(f"{count:,} of {report['images']:,} images {reason}")
-        for split, used in self.results["splits"].items():
-            if used["use"] != "trained" and used["same_content"]:
-                notes.append(
-                    f"{used['same_content']:,} of {used['images']:,} images of split {split} are "
-                    "trained on too, since their bytes are those of images that are"
-                )
-        steps, warmup = self.schedule.steps, warmup_steps(self.schedule.steps, self.config)
-        if warmup < self.config.warmup_steps:
-            notes.append(f"the warm-up is {warmup} steps, since the run has only {steps}")
-        for name in self.recipe.max_lengths:
-            asked = getattr(self.config.max_length, name)
-            if self._max_length(name) < asked:
-                limit = self.model.max_tokens
-                notes.append(f"{name} is cut at {limit} tokens, not {asked}: the encoder's limit")
-        if self.config.train_vision:
-            notes.append(
-                "the vision tower trains too, so that image embeddings change with the run"
+        if self.processes.is_main:
+            save_progress(
+                self.state_path, self.progress, self.parameters, self.optimizer, self.buffers
             )
-        if self.validation is not None and self.config.validation_split == self.config.split:
-            notes.append("the best weights are chosen on the images that are trained on")
-        if self.validation is None:
-            notes.append("there are no texts to validate on, so the last weights are the best")
-        if len(self.data) < self.config.batch_size:
-            notes.append(f"a batch is all {len(self.data)} images, fewer than batch_size")
-        if self.recipe.note:
-            notes.append(f"{self.recipe.name}: {self.recipe.note}")
-        return notes
-
-
-def _rate(count: int, seconds: float) -> float | None:
-    """So many a second; None where the time is too short to tell."""
-    return round(count / seconds, 1) if seconds > 0.01 else None

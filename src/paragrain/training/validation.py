@@ -14,7 +14,7 @@ from paragrain.errors import UsageError
 from paragrain.evaluation.benchmark import Benchmark, fields_with_texts
 from paragrain.retrieval import scores_from_ranks
 from paragrain.training.config import TrainConfig
-from paragrain.training.pictures import embed_anew
+from paragrain.training.images import embed_anew
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +34,14 @@ class Validation:
         *,
         progress: bool,
     ) -> "Validation | None":
-        """Read the validation split; `None` if the collection has none, or no texts in it.
+        """Read the validation split; `None` if there is none, or no texts in it.
 
         Raises:
             UsageError: a split or a field was asked for by name and is not there.
         """
         split, default = config.validation_split, TrainConfig().validation_split
+        if split is None:
+            return None
         if split == default and (split == config.split or split not in collection.splits):
             return None
         if split not in collection.splits:

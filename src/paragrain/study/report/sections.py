@@ -11,7 +11,7 @@ from paragrain.study.file import CellGroup
 from paragrain.study.plan import DIRECTION_TITLES, Cell, Study
 from paragrain.study.scores import Column, StudyScores, mean_of
 from paragrain.tables import Header, Table
-from paragrain.training.supervision import Pick
+from paragrain.training.recipes import Selection
 from paragrain.words import counted
 
 ARROWS = {"image_to_text": "i2t", "text_to_image": "t2i"}
@@ -149,9 +149,9 @@ def _recipe_row(study: Study, cell: Cell) -> list[str]:
     return [cell.title, *picks, cell.recipe.loss, "; ".join(differs), cell.recipe.note]
 
 
-def _pick(pick: Pick) -> str:
+def _pick(pick: Selection) -> str:
     """One pick of a recipe with all that it says, such as "paragraph (all, order: sentences)"."""
-    said = pick.model_dump(by_alias=True)  # without what is as usual
+    said = pick.model_dump(by_alias=True, exclude_defaults=True)
     more = [f"{name}: {value}" for name, value in said.items() if name not in ("from", "select")]
     return f"{pick.source} ({', '.join([str(pick.select), *more])})"
 

@@ -1,4 +1,4 @@
-"""Images themselves, for runs that train the vision tower: decoded again in every step."""
+"""Images themselves, for runs whose losses need more than embeddings: decoded in every step."""
 
 import tempfile
 import threading
@@ -13,27 +13,30 @@ from paragrain.collection import Collection, Record
 from paragrain.embeddings import ahead, records_with_images
 from paragrain.encoders.base import ImageTextEncoder, encode_pixels
 from paragrain.errors import ParagrainError
-from paragrain.images import BadImage, decode
+from paragrain.images import BadImage, content_hash, decode
 from paragrain.progress import progress_bar
 
 EMBED_BATCH = 64
 """Images of one forward pass that keeps no activations."""
 
 
-class Pictures:
-    """The images of some records in any order, with no more than a batch or two in memory.
+class ImageReader:
+    """The images of a split in any order, with no more than a batch or two in memory.
 
-    Images that are files are read where they are. Those that a collection keeps in its own files
-    can only be read together with their neighbours there, so they are copied once, as they are,
-    to a nameless temporary file, which is gone when the run ends, however it ends.
+    Each is decoded once to see whether it can be used. Images that are files are read where they
+    are. Those that a collection keeps in its own files can only be read together with their
+    neighbours there, so they are copied once, as they are, to a nameless temporary file, which is
+    gone when the run ends, however it ends.
 
     Args:
-        collection: where the images come from.
+        collection, split: where the images come from.
         encoder: what preprocesses them.
-        split: the split of the records.
-        ids: of the records, in the order of their rows.
-        folder: where the temporary file may lie.
-        progress: whether to show progress.
+        folder: where the temporary file may lie, or beside it while it is not there.
+        progress: whether to show a progress bar.
+
+    Attributes:
+        contents: id and content hash of each image that can be used, in the collection's order.
+        failed: (id, reason) of those that cannot.
 
     Raises:
         ParagrainError: the images cannot be copied.
@@ -44,26 +47,43 @@ class Pictures:
         collection: Collection,
         encoder: ImageTextEncoder,
         split: str,
-        ids: Sequence[str],
         folder: Path,
         *,
         progress: bool,
     ) -> None:
-        self._collection, self._encoder, self._ids = collection, encoder, ids
+        self._collection, self._encoder = collection, encoder
+        self.contents: dict[str, str] = {}
+        self.failed: list[tuple[str, str]] = []
         self._records: dict[str, Record] = {}
         self._places: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
+        records = collection.records(split, images=True, fields=())
+        total = collection.splits.get(split)
         try:
-            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-            with progress_bar("reading images", len(ids), unit="images", show=progress) as advance:
-                for record in records_with_images(collection, split, list(ids)):
-                    self._keep(record)
+            there = next(path for path in (folder, *folder.resolve().parents) if path.is_dir())
+            self._file = tempfile.TemporaryFile(dir=there)  # noqa: SIM115
+            with progress_bar("reading images", total, unit="images", show=progress) as advance:
+                for record, content, reason in ahead(self._checked, records, EMBED_BATCH):
+                    if reason:
+                        self.failed.append((record.id, reason))
+                    else:
+                        self.contents[record.id] = content
+                        self._keep(record)
                     advance()
         except OSError as error:
             raise ParagrainError(
                 f"images cannot be copied to {folder} ({error.strerror or error}): make room, "
                 "and train again"
             ) from error
+
+    def _checked(self, record: Record) -> tuple[Record, str, str]:
+        """A record with the hash of its image's bytes, or why it cannot be used."""
+        try:
+            data = self._collection.image_bytes(record)
+            self._encoder.pixels(decode(data))
+        except BadImage as error:
+            return record, "", error.reason
+        return record, content_hash(data), ""
 
     def _keep(self, record: Record) -> None:
         """Copy the bytes of a stored image away, and remember where they are."""
@@ -73,13 +93,13 @@ class Pictures:
             self._places[record.id] = self._file.tell(), len(data)
             self._file.write(data)
 
-    def stream(self, rows: Iterable[int], batch_size: int) -> Iterator[Tensor]:
-        """Pixels float32 `[3, H, W]` of the image of each row, about a batch ahead of their use.
+    def stream(self, ids: Iterable[str], batch_size: int) -> Iterator[Tensor]:
+        """Pixels float32 `[3, H, W]` of images by id, about a batch ahead of their use.
 
         Raises:
             ParagrainError: an image that could be used when the run began cannot be any more.
         """
-        return ahead(self._pixels, (self._ids[row] for row in rows), batch_size)
+        return ahead(self._pixels, ids, batch_size)
 
     def _pixels(self, id: str) -> Tensor:
         record, place = self._records[id], self._places.get(id)

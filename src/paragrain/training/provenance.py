@@ -3,11 +3,11 @@
 from typing import Any
 
 from paragrain.collection import Collection
-from paragrain.embeddings import Embeddings
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.encoders.trained_on import TrainedOn, content_key, used_images
-from paragrain.training.batches import Schedule, TrainingSet
+from paragrain.training.batches import TrainingSet
 from paragrain.training.config import TrainConfig
+from paragrain.training.schedule import Schedule
 from paragrain.training.validation import Validation
 
 
@@ -15,16 +15,13 @@ def images_used(
     collection: Collection,
     encoder: ImageTextEncoder,
     config: TrainConfig,
-    images: Embeddings,
     data: TrainingSet,
     schedule: Schedule,
     validation: Validation | None,
 ) -> TrainedOn:
     """All that the model will have learned from when the run ends, its start's past included."""
-    content_of = dict(zip(images.ids, images.contents, strict=True))
-    shown = schedule.shown()
-    own = {id: content_of[id] for id in (data.records[row].id for row in shown)}
-    known = used_images("trained", collection, config.split, own, vision=config.train_vision)
+    shown = {data.records[row].id: data.contents[row] for row in schedule.shown()}
+    known = used_images("trained", collection, config.split, shown, vision=config.train_vision)
     if validation is not None:
         known |= used_images(
             "validated", collection, config.validation_split, validation.contents, vision=False

@@ -10,7 +10,8 @@ from paragrain.collection import Collection
 from paragrain.encoders import ImageTextEncoder
 from paragrain.errors import UsageError
 from paragrain.training import load_recipe, train
-from paragrain.training.supervision import parse_recipe
+from paragrain.training.coverage import count_coverage
+from paragrain.training.recipes import parse_recipe
 
 SHORT = {"batch_size": 8, "max_steps": 1, "progress": False}
 
@@ -122,9 +123,8 @@ def test_a_part_that_is_missing_is_counted(
     assert run.results["recipe"] == "c7"
     kept = load_recipe("c8")
     short = replace(next(photos.records(images=True)), generated=["one"], captions=["two"])
-    from paragrain.training.found import count_found, found_line
 
-    assert found_line(count_found([short], kept)).endswith(
+    assert str(count_coverage([short], kept)[1]) == (
         "generated: 1 of 1 images (1 of them with fewer than 5)"
     )
 

@@ -4,7 +4,8 @@ import pytest
 
 from paragrain.collection import Record
 from paragrain.errors import UsageError
-from paragrain.training.supervision import Text, draw, load_recipe, parse_recipe, recipe_names
+from paragrain.training.recipes import load_recipe, parse_recipe, recipe_names
+from paragrain.training.sampling import Text, draw
 
 RECORD = Record(
     id="7",
@@ -218,14 +219,13 @@ def test_three_captions_and_three_negatives():
     assert [t.text for t in found.negatives] == ["n1", "n2", "n3"]
 
 
-def test_recipes_come_back_from_plain_data_and_old_ones_look_as_they_did():
+def test_recipes_come_back_from_plain_data_without_what_is_as_usual():
     new = mine(
         "positives: [{from: captions, share: 0.5, join: true, max_length: paragraph, order: words}]"
     )
     assert new.content()["positives"] == [
         {
             "from": "captions",
-            "select": "all",
             "share": 0.5,
             "join": True,
             "order": "words",

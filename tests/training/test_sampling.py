@@ -4,7 +4,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paragrain.training.rewriting import joined, scrambled
+from paragrain.training.sampling import joined, scrambled
 from paragrain.words import sentences
 
 TEXT = (

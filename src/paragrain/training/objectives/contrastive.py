@@ -3,7 +3,7 @@
 With s(i, t) = v_i · t / temperature over a batch of B images and T texts, of which K_i belong to
 image i:
 
-- image to text: the mean over the own texts t of image i of
+- image to text: the mean over the texts t of image i of
   -log( exp s(i,t) / (sum over all texts of the batch + sum over the hard negatives of i) );
 - text to image: the cross-entropy of each text over the B images;
 - the mean over the K_i texts of an image is taken first, then the mean over images, so that every
@@ -17,16 +17,75 @@ Texts and images of other records of the same group are left out of each other's
 they show the same thing, so they are neither right nor wrong.
 """
 
-from typing import NamedTuple
+import math
+from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from paragrain.encoders.base import ImageTextEncoder
+from paragrain.errors import UsageError
+from paragrain.training.batches import Batch
+from paragrain.training.config import TrainConfig
+from paragrain.training.objectives import Features, Objective
 
 MAX_SCALE = 100.0
 """The largest factor that similarities are multiplied with, as in CLIP (temperature 0.01)."""
 
 
-class Loss(NamedTuple):
+LEARNED_RANGE = (1 / MAX_SCALE, 0.5)
+"""Where a learned temperature stays; BLIP's own bounds are 0.001 and 0.5."""
+
+
+class Contrastive(Objective):
+    """The contrastive loss of the batch's images with their texts.
+
+    Args:
+        encoder, config: see `Objective`; `config.temperature` is the (first) temperature.
+        temperature: `fixed`, or `learned` as in BLIP.
+    """
+
+    def __init__(
+        self,
+        encoder: ImageTextEncoder,
+        config: TrainConfig,
+        temperature: Literal["fixed", "learned"] = "fixed",
+    ) -> None:
+        super().__init__(encoder, config)
+        if temperature not in ("fixed", "learned"):
+            raise UsageError(f"a temperature is fixed or learned, not {temperature!r}")
+        self.temperature = config.temperature
+        self.log_temperature: nn.Parameter | None = None
+        if temperature == "learned":
+            self.log_temperature = nn.Parameter(torch.tensor(math.log(config.temperature)))
+
+    def forward(self, batch: Batch, features: Features) -> dict[str, Tensor]:
+        """Both directions and, as `total`, their mean."""
+        images, texts, temperature = (
+            features.image_embeddings,
+            features.text_embeddings,
+            self.temperature,
+        )
+        groups, text_image, negative = (
+            torch.from_numpy(array).to(texts.device)
+            for array in (batch.groups, batch.text_image, batch.negative)
+        )
+        if self.log_temperature is not None:
+            images = images / self.log_temperature.exp().clamp(*LEARNED_RANGE)
+            temperature = 1.0
+        loss = contrastive_loss(
+            images,
+            texts[~negative],
+            text_image[~negative],
+            negatives=texts[negative],
+            negative_image=text_image[negative],
+            groups=groups,
+            temperature=temperature,
+        )
+        return loss._asdict()
+
+
+class ContrastiveLoss(NamedTuple):
     """A loss and its two halves, as tensors without dimensions."""
 
     total: Tensor
@@ -43,7 +102,7 @@ def contrastive_loss(
     negative_image: Tensor | None = None,
     groups: Tensor | None = None,
     temperature: float = 0.07,
-) -> Loss:
+) -> ContrastiveLoss:
     """Contrast B images with T texts; see the top of this file for the formula.
 
     It is computed in float32 whatever autocast says, and its largest tensors are B x T.
@@ -71,7 +130,7 @@ def contrastive_loss(
         scale = min(1.0 / temperature, MAX_SCALE)
         scores = scale * images @ texts.T  # [B, T]
         rows = torch.arange(len(texts), device=texts.device)
-        own = scores[text_image, rows]  # [T]
+        positives = scores[text_image, rows]  # [T]
         if groups is not None:
             same = groups[:, None] == groups[text_image][None, :]  # [B, T]
             same[text_image, rows] = False
@@ -86,9 +145,9 @@ def contrastive_loss(
 
         texts_of = torch.bincount(text_image, minlength=len(images))  # [B], the K of each image
         weights = 1.0 / (texts_of[text_image] * len(images))  # [T], adds up to 1
-        image_to_text = (weights * (all_texts[text_image] - own)).sum()
-        text_to_image = (weights * (all_images - own)).sum()
-        return Loss((image_to_text + text_to_image) / 2, image_to_text, text_to_image)
+        image_to_text = (weights * (all_texts[text_image] - positives)).sum()
+        text_to_image = (weights * (all_images - positives)).sum()
+        return ContrastiveLoss((image_to_text + text_to_image) / 2, image_to_text, text_to_image)
 
 
 def _one_row_an_image(values: Tensor, image: Tensor, images: int) -> Tensor:

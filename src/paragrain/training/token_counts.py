@@ -6,10 +6,11 @@ from itertools import islice
 from paragrain.collection import Collection, Record
 from paragrain.encoders.base import ImageTextEncoder
 from paragrain.errors import ParagrainError
-from paragrain.training.batches import Schedule
 from paragrain.training.config import TrainConfig
 from paragrain.training.gradients import tokenize
-from paragrain.training.supervision import Recipe, draw
+from paragrain.training.recipes import Recipe
+from paragrain.training.sampling import draw
+from paragrain.training.schedule import Schedule
 
 _TOGETHER = 1024
 """Records whose texts are tokenised together."""
@@ -22,13 +23,13 @@ def tokens_per_epoch(
 
     Special tokens count, and so do negatives; what a length cuts off and padding do not. It is
     what a run reports as `totals["tokens"]`, for each image that it saw. The texts are those of
-    epoch 0: random picks of other epochs differ a little. Images without a positive text are no
-    part of a run, and left out of the mean.
+    epoch 0: other epochs differ a little where the recipe selects at random. Images without a
+    positive text are no part of a run, and left out of the mean.
 
     Args:
         records: `TrainingSet.records`, or `collection.records(config.split, fields=...)` with
             the fields of the recipe; they are streamed.
-        recipe: what picks the texts.
+        recipe: what selects the texts.
         encoder: whose tokenizer counts; its weights do nothing.
         config: its maximum lengths and its seed.
 
@@ -74,7 +75,7 @@ def _tokens_a_step(
     """Mean tokens of a step, and the steps of the whole run."""
     records = collection.records(config.split, fields=recipe.fields)
     images, tokens = _counted(records, recipe, encoder, config)
-    schedule = Schedule(images, config.batch_size, config.epochs, config.max_steps, config.seed)
+    schedule = Schedule(images, config)
     return tokens / schedule.steps_per_epoch, schedule.steps
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
-from paragrain.training.losses import contrastive_loss
+from paragrain.training.objectives.contrastive import contrastive_loss
 
 
 def unit(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -2,8 +2,8 @@ import pytest
 
 from paragrain.errors import ParagrainError
 from paragrain.training import TrainConfig, train
-from paragrain.training.budgets import steps_for_tokens, tokens_per_epoch
-from paragrain.training.supervision import load_recipe, parse_recipe
+from paragrain.training.recipes import load_recipe, parse_recipe
+from paragrain.training.token_counts import steps_for_tokens, tokens_per_epoch
 
 RECIPE = """
 positives:

@@ -147,7 +147,7 @@ def test_the_dry_run_prints_the_plan_and_writes_nothing(
     for part in (
         "learning rate 1e-05, batch 256, temperature 0.07, cosine after 500 warm-up steps, "
         "10 epochs",
-        "captions 77, generated 77, negatives 77, paragraph 128",
+        "captions 77, description 128, generated 77, negatives 77, paragraph 128",
         "MISSING cc3m: data/cc3m",
         "make it with: paragrain import docci",
         "MISSING Long-CLIP-B",

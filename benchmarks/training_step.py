@@ -4,7 +4,7 @@
     python benchmarks/training_step.py --size base --batch 8 --repeats 3
 
 Ours takes cached embeddings and encodes texts in batches of similar length. The plain way runs
-the frozen vision tower in every step, pads every text to its maximum length, or does both. All are
+the frozen image tower in every step, pads every text to its maximum length, or does both. All are
 measured in turn in one process; the table gives medians, and ratios to ours. The losses of all are
 compared first: they are the same step.
 """
@@ -102,7 +102,7 @@ def random_records(number: int) -> list[Record]:
 def plain_gradients(
     model: ImageTextEncoder, batch: Batch, pixels: torch.Tensor | None, *, padded: bool
 ) -> float:
-    """The same gradients with the vision tower run (if pixels are given) and texts padded."""
+    """The same gradients with the image tower run (if pixels are given) and texts padded."""
     device = model.device
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=mixed(CONFIG, device))
     if not padded:

@@ -1,4 +1,4 @@
-"""Runs that train the vision tower too."""
+"""Runs that train the image tower too."""
 
 from dataclasses import replace
 from functools import partial

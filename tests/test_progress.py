@@ -92,3 +92,22 @@ def test_a_terminal_gets_a_bar_and_a_dumb_one_lines(
     os.close(above)
     assert "looking through [red]tags[/oops]" in said
     assert ("\x1b" in said) == (term == "xterm")
+
+
+def test_work_without_news_is_told_of_now_and_then_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SILENT", 1000)
+    with progress_bar("training", 4, unit="cells") as advance:
+        time.sleep(0.6)
+        advance(1)
+        time.sleep(0.6)
+        advance(0, "waiting")
+        time.sleep(0.4)
+    told = lines(capsys)
+    assert told[0] == "training: 0 of 4 cells (0 %)"
+    assert told[1].startswith("training: 1 of 4 cells (25 %), ")
+    assert told[2] == "training: 1 of 4 cells (25 %), waiting"
+    assert len(told) == 4  # and what it came to
+    left = float(told[1].split(", ")[2].split()[0])
+    assert left >= 1  # three more of at least 0.6 seconds each, not of one interval each

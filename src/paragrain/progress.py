@@ -1,5 +1,6 @@
 """One way to show how far long work is: a bar on terminals, a line now and then elsewhere."""
 
+import math
 import sys
 import threading
 import time
@@ -22,6 +23,9 @@ from paragrain.words import duration, printable
 
 INTERVAL = 15.0
 """Seconds between two lines where standard error is no terminal."""
+
+SILENT = 4
+"""Intervals without news after which a line tells that the work still goes on."""
 
 SETTLING = 1.0
 """Seconds until a rate says anything: a run that goes on begins with what was done before."""
@@ -119,14 +123,19 @@ def _lines(title: str, total: int | None, unit: str) -> Iterator[Advance]:
     def run() -> None:
         over.wait(min(SETTLING, INTERVAL / 2))
         seen, then = done, time.monotonic()
+        last, last_told = "", -math.inf
         while not over.wait(INTERVAL):
             count, now = done, time.monotonic()
             speed = (count - seen) / (now - then)
             more = f", {rate(speed, unit)}" if speed > 0 else ""
             if speed > 0 and total is not None and count < total:
                 more += f", {duration((total - count) / speed)} left"
+            if count == seen and note == last and now - last_told < SILENT * INTERVAL:
+                continue
             tell(count, more + (note and f", {note}"))
-            seen, then = count, now
+            last, last_told = note, now
+            if count > seen:  # units may take longer than a line: their speed is not that of a line
+                seen, then = count, now
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

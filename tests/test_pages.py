@@ -98,6 +98,11 @@ def test_every_block_is_escaped_and_closed() -> None:
     assert not re.search(r"url\((?!#)", html)
 
 
+def test_the_correct_answer_is_marked_where_its_picture_is_gone_too() -> None:
+    gone = [Picture(None, "a", correct=True), Picture(None, "b")]
+    assert tags(page("t", [Gallery(gone)])).all("span") == [{"class": "correct"}, {}]
+
+
 def test_markdown_says_the_same_without_the_pictures(tmp_path: Path) -> None:
     text = markdown("Title", BLOCKS, "plots")
     assert text.startswith("# Title\n")

@@ -126,7 +126,7 @@ def test_nothing_annotated_gives_no_share_and_no_error() -> None:
     assert found.share_regenerated is found.share_gained is found.mean_gain is None
     assert found.kept.mean is None
     json.dumps(found.as_dict(), allow_nan=False)
-    assert ("mean gain, points", None) in found.tables()[1].rows
+    assert not any(table.rows for table in found.tables())
 
 
 @pytest.mark.parametrize(

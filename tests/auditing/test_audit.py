@@ -216,6 +216,7 @@ def test_pages_and_tables(collect: Collect, record: Callable[..., Record], tmp_p
     html = (tmp_path / "out" / "audit.html").read_text("utf-8")
     assert "<script" not in html
     assert html.count("data:image/jpeg") == 4  # a pair by its bytes, and one by its text
+    assert html.count('<div class="gallery large">') == 2  # two side by side, on a telephone too
     told = json.loads((tmp_path / "out" / "audit.json").read_text("utf-8"))
     assert told["counts"]["bytes"] == {"pairs": 1, "listed": 1, "records": 1}
     with (tmp_path / "out" / "findings.csv").open(newline="") as file:

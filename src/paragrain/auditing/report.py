@@ -188,7 +188,7 @@ class AuditReport:
         sides = zip(self._sources, (finding.train, finding.evaluation), strict=True)
         title = f"{finding.train} and {finding.evaluation}: {finding.reason}"
         title += f", {finding.closeness:.3f}"
-        return Gallery([_picture(collection, id) for collection, id in sides], title)
+        return Gallery([_picture(collection, id) for collection, id in sides], title, large=True)
 
 
 def _evenly(findings: list[Finding], count: int) -> list[Finding]:

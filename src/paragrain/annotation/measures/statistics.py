@@ -219,6 +219,8 @@ class AnnotationStatistics:
         ]
         columns = ([*scores.counts, scores.none] for scores in (self.first, self.kept))
         scores = list(zip([*map(str, SCORES), "none"], *columns, strict=True))
+        if not self.candidates:  # no paragraph was judged: no tables of zeros
+            judged, scores = [], []
         requests: list[Sequence[Cell]] = []
         for kind, counts in self.requests.items():
             if number := counts.total():

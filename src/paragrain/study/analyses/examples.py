@@ -372,7 +372,7 @@ def _picture(collection: Collection | None, id: str, *, correct: bool = False) -
             return Picture(data, id, correct=correct, media_type=media_type(data))
     except ParagrainError:
         pass
-    return Picture(None, id)
+    return Picture(None, id, correct=correct)
 
 
 def _compute(context: AnalysisContext) -> dict[str, Examples]:

@@ -72,8 +72,8 @@ class TrainConfig(BaseModel):
     """Settings of `paragrain.training.train`.
 
     The paper gives: AdamW, learning rate 1e-5, 256 images a batch, temperature 0.07, cosine after
-    500 warm-up steps, 10 epochs, captions cut at 77 tokens and paragraphs at 128. The weight decay
-    is that of BLIP's fine-tuning; gradients are not clipped unless asked for.
+    500 warm-up steps, 10 epochs, captions truncated at 77 tokens and paragraphs at 128. The
+    weight decay is that of BLIP's fine-tuning; gradients are not clipped unless asked for.
 
     Attributes:
         seed: of the data order, the random selections and dropout.

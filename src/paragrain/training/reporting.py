@@ -96,7 +96,7 @@ class Reporter:
             notes.append(f"the warm-up is {warmup} steps, since {part} has only {shortest}")
         limit = self.model.max_tokens
         notes += [
-            f"{name} is cut at {limit} tokens, not {asked}: the encoder's limit"
+            f"{name} is truncated at {limit} tokens, not {asked}: the encoder's limit"
             for name in self.recipe.max_lengths
             if (asked := getattr(config.max_length, name)) > limit
         ]
@@ -222,6 +222,6 @@ def _recall_card(config: TrainConfig, measured: dict[str, Any] | None) -> str:
     return (
         f"In percent, with 95 % intervals, among the {images:,} images of the split "
         f"`{config.validation_split}`, on which these weights were chosen from those of other "
-        "epochs; texts are cut at the maximum lengths above.\n\n"
+        "epochs; texts are truncated at the maximum lengths above.\n\n"
         "| texts | direction | R@1 | R@5 | R@10 |\n|---|---|---|---|---|\n" + "\n".join(rows)
     )

@@ -14,7 +14,7 @@ from paragrain.annotation.measures import lengths as lengths_module
 from paragrain.annotation.measures.agreement import agreement
 from paragrain.annotation.measures.lengths import TextLengths, text_lengths
 from paragrain.annotation.measures.page import confusion, token_lengths, write_stats_page
-from paragrain.annotation.measures.statistics import annotation_statistics
+from paragrain.annotation.measures.statistics import annotation_statistics, mean
 from paragrain.collection import Record
 from paragrain.encoders import ImageTextEncoder
 
@@ -106,13 +106,12 @@ def test_every_count_by_hand() -> None:
     assert found.annotated == {"captions": 3, "negatives": 1, "paragraph": 4}
     assert found.made["captions", "m", "1", None] == 2
     assert found.made["paragraph", "m", "1", "j"] == 3
-    assert (found.first.counts[8], found.first.none, found.first.mean) == (1, 1, (8 + 4 + 5) / 3)
-    assert (found.kept.counts[9], found.kept.none) == (1, 0)
-    assert found.kept.mean == (8 + 9 + 5 + 7) / 4
+    assert (found.first[8], found.first[None], mean(found.first)) == (1, 1, (8 + 4 + 5) / 3)
+    assert (found.kept[9], found.kept[None]) == (1, 0)
+    assert mean(found.kept) == (8 + 9 + 5 + 7) / 4
     assert found.candidates == {1: 1, 2: 2, 3: 1}
-    assert found.share_regenerated == 3 / 4
     # b gained 5, c nothing; nobody knows what d gained.
-    assert (found.compared, found.share_gained, found.mean_gain) == (2, 0.5, 2.5)
+    assert found.gains == {5: 1, 0: 1}
     assert found.requests["paragraph"] == {1: 5, 2: 3}
     assert found.requests["negatives"] == {3: 1}
     tables = {table.title: table for table in found.tables()}
@@ -123,6 +122,9 @@ def test_every_count_by_hand() -> None:
     assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
     saved = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert saved["candidates"] == {"1": 1, "2": 2, "3": 1}
+    shares = ("share_regenerated", "compared", "share_gained", "mean_gain")
+    assert [saved[name] for name in shares] == [3 / 4, 2, 0.5, 2.5]
+    assert saved["first_scores"]["counts"] == [0, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0]
     assert saved["made"][0] == {
         "kind": "captions", "model": "m", "prompts": "1", "judge": None, "records": 2,
     }  # fmt: skip
@@ -130,9 +132,9 @@ def test_every_count_by_hand() -> None:
 
 def test_nothing_annotated_gives_no_share_and_no_error() -> None:
     found = annotation_statistics([Record("a", captions=["x"])])
-    assert found.share_regenerated is found.share_gained is found.mean_gain is None
-    assert found.kept.mean is None
-    json.dumps(found.as_dict(), allow_nan=False)
+    saved = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert saved["share_regenerated"] is saved["share_gained"] is saved["mean_gain"] is None
+    assert saved["kept_scores"]["mean"] is None
     assert ("mean gain, points", None) in found.tables()[1].rows
 
 

@@ -278,8 +278,9 @@ def scores(statistics: AnnotationStatistics) -> "Drawing":
     drawing, axes = _figure("judge's score, 0 (wrong) to 10 (accurate)", "paragraphs")
     places = np.arange(len(SCORES) + 1)
     parts = (("first candidate", statistics.first, -0.2), ("kept candidate", statistics.kept, 0.2))
-    for (label, own, shift), colour in zip(parts, plots.COLOURS, strict=False):
-        axes.bar(places + shift, [*own.counts, own.none], 0.4, color=colour, label=label)
+    for (label, counts, shift), colour in zip(parts, plots.COLOURS, strict=False):
+        heights = [counts[score] for score in (*SCORES, None)]
+        axes.bar(places + shift, heights, 0.4, color=colour, label=label)
     axes.set_xticks(places, labels=[*map(str, SCORES), "none"])
     _whole_numbers(axes.yaxis, axes)
     plots.legend_below(axes)

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from paragrain.annotation.measures.lengths import Spread, share
+from paragrain.annotation.measures.lengths import distribution, share
 from paragrain.encoders import BlipEncoder, ClipEncoder, ImageTextEncoder, stretch
 from paragrain.encoders.longclip import MERGES, clip_tokenizer
 from paragrain.errors import ParagrainError, UsageError
@@ -125,8 +125,10 @@ def read(path: Path, columns: list[str]) -> tuple[list[str], list[str]]:
 
 
 def spread(lengths: np.ndarray) -> dict[str, float]:
-    own = Spread.of(lengths)
-    return {"mean": own.mean, **{name: own.percentiles[p] for name, p in STATISTICS.items()}}
+    measured = distribution(lengths)
+    assert measured is not None
+    percentiles = measured["percentiles"]
+    return {"mean": measured["mean"], **{n: percentiles[p] for n, p in STATISTICS.items()}}
 
 
 def encoders(bert: Path | None, clip_wheel: Path | None) -> Iterator[ImageTextEncoder]:

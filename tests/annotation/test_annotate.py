@@ -248,9 +248,9 @@ def test_a_third_judge_is_compared_with_the_second(photos: Path, stub: Any) -> N
     before = Collection.open(photos).fingerprint
     third = settings.generator.model_copy(update={"model": "third/judge"})
     found = check(Collection.open(photos), third, sample=5, seed=1, progress=False)
-    assert found.found.compared == len(found.rows) == 5
+    assert found.agreement.compared == len(found.rows) == 5
     assert found.first_judges == ["judge"]
-    assert json.loads(found.place.read_text())["judge"] == "third/judge"
+    assert json.loads(found.file.read_text())["judge"] == "third/judge"
     assert Collection.open(photos).fingerprint == before
     stub.script()
     again = check(Collection.open(photos), third, sample=5, seed=1, progress=False)

@@ -186,7 +186,7 @@ def test_a_damaged_file_is_named_and_the_others_are_done(tmp_path: Path, stub: A
 def test_a_dead_server_is_told_while_it_is_waited_for(
     photos: Path, stub: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(runs_module, "TROUBLE_SECONDS", 0.0)
+    monkeypatch.setattr(runs_module, "STALL_SECONDS", 0.0)
     settings = settings_for(stub)
     gone = settings.generator.model_copy(
         update={"endpoint": "http://127.0.0.1:9/v1", "retry_timeout": 2.0}

@@ -234,7 +234,7 @@ def test_bad_image_fails_alone(llava: Path) -> None:
     first, failed, second = answers(backend, good[0], broken, good[1])
     assert [first, second] == answers(backend, *good)
     assert isinstance(failed, RequestFailed)
-    assert not failed.everywhere
+    assert not failed.fatal
     assert str(failed) == f"{settings(llava).name} failed: BadImage: truncated"
     assert backend.notes == []
 
@@ -282,7 +282,7 @@ def test_out_of_memory_for_one_image_is_its_failure(
     (failed,) = answers(backend, (call(), picture(0)))
     assert isinstance(failed, RequestFailed)
     assert "CUDA out of memory" in str(failed)
-    assert not failed.everywhere
+    assert not failed.fatal
 
 
 def test_an_error_of_cuda_itself_stops_the_run(
@@ -292,7 +292,7 @@ def test_an_error_of_cuda_itself_stops_the_run(
     error = RuntimeError("CUDA error: device-side assert triggered\nCompile with ...")
     raising(backend, monkeypatch, error, lambda size: True)
     (failed,) = answers(backend, (call(), picture(0)))
-    assert failed.everywhere
+    assert failed.fatal
     assert "\n" not in str(failed)
 
 

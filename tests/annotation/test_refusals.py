@@ -31,7 +31,7 @@ def test_what_one_image_is_refused_for_concerns_it_alone(
 ) -> None:
     stub.rule(None, status=status, body=body)
     failed = asking.failure(stub)
-    assert not failed.everywhere
+    assert not failed.fatal
     assert str(failed).startswith(f"{status}: ")
     assert stub.counters()["requests"] == 1
 
@@ -61,14 +61,14 @@ def test_what_every_call_fails_for_says_what_to_do(
 ) -> None:
     stub.script(**({"rules": [orders]} if "do" in orders else orders))
     failed = asking.failure(stub)
-    assert failed.everywhere
+    assert failed.fatal
     assert remedy in str(failed)
     assert stub.counters()["requests"] == 1
 
 
 def test_a_path_without_the_protocol_is_seen(asking: Any, stub: Any) -> None:
     failed = asking.failure(stub, url=stub.url.removesuffix("/v1"))
-    assert failed.everywhere
+    assert failed.fatal
     assert "ends in /v1" in str(failed)
 
 
@@ -136,7 +136,7 @@ def test_an_image_that_is_refused_in_every_form_teaches_nothing(asking: Any, stu
             before = stub.counters()["requests"]
             with pytest.raises(RequestFailed, match=r"^400: cannot read the image$") as caught:
                 await backend.ask(asking.call(), asking.picture())
-            assert not caught.value.everywhere
+            assert not caught.value.fatal
             assert stub.counters()["requests"] - before == cost
             await backend.ask(asking.call(), asking.picture("blue"))
         await backend.close()
@@ -152,7 +152,7 @@ def test_a_schema_that_must_be_and_cannot_be_ends_the_run(
 ) -> None:
     refuse(stub, "response_format", named=named)
     failed = asking.failure(stub, asking.call(), structured="on")
-    assert failed.everywhere
+    assert failed.fatal
     assert "structured=auto" in str(failed)
 
 

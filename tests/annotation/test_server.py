@@ -198,7 +198,7 @@ def test_what_may_pass_is_tried_again_and_given_up_in_time(
     begun = time.monotonic()
     failed = asking.failure(stub, timeout=timeout, retry_timeout=0.3)
     assert reason in str(failed)
-    assert not failed.everywhere
+    assert not failed.fatal
     assert stub.counters()["requests"] > 1
     assert time.monotonic() - begun < 0.3 + 2 * timeout
 

@@ -14,7 +14,7 @@ from paragrain.annotation.measures import lengths as lengths_module
 from paragrain.annotation.measures.agreement import agreement
 from paragrain.annotation.measures.lengths import TextLengths, text_lengths
 from paragrain.annotation.measures.page import confusion, token_lengths, write_stats_page
-from paragrain.annotation.measures.statistics import annotation_statistics
+from paragrain.annotation.measures.statistics import annotation_statistics, mean
 from paragrain.collection import Record
 from paragrain.encoders import ImageTextEncoder
 
@@ -39,22 +39,29 @@ def paragraph(*scores: int | None, kept: int, tries: int = 1, **rest: Any) -> di
 # --- Lengths ----------------------------------------------------------------------------------
 
 
+def first_five(values: dict[str, Any]) -> list[float]:
+    """Mean, 5th percentile, median, 95th percentile, longest."""
+    return [values[name] for name in ("mean", "p5", "median", "p95", "max")]
+
+
 def test_words_and_tokens_by_hand(encoder: ImageTextEncoder) -> None:
     records = [
         Record("a", captions=["a red circle", "a  star\n"], paragraph="red " * 126),
         Record("b", captions=["a", " \n"], negatives=["a blue star"], paragraph="red " * 127),
     ]
     found = text_lengths(iter(records), encoder)
-    captions = found.kinds["captions"]
-    assert (captions.texts, captions.empty) == (3, 1)
-    assert captions.words.row == pytest.approx((2, 1.1, 2, 2.9, 3))
-    assert captions.tokens.row == pytest.approx((4, 3.1, 4, 4.9, 5))  # a start and an end token
+    kinds = found.as_dict()["kinds"]
+    captions = kinds["captions"]
+    assert (captions["texts"], captions["empty"]) == (3, 1)
+    assert first_five(captions["words"]) == pytest.approx((2, 1.1, 2, 2.9, 3))
+    # A start and an end token.
+    assert first_five(captions["tokens"]) == pytest.approx((4, 3.1, 4, 4.9, 5))
     # 126 words and two special tokens are 128: not longer than 128.
-    paragraphs = found.kinds["paragraph"]
-    assert paragraphs.longer == {77: 2, 128: 1, 248: 0, 512: 0}
-    assert paragraphs.share_longer(128) == 0.5
-    description = found.kinds["description"]
-    assert (description.texts, description.words, description.share_longer(77)) == (0, None, None)
+    assert found.longer("paragraph") == {77: 2, 128: 1, 248: 0, 512: 0}
+    assert kinds["paragraph"]["share_longer_than"]["128"] == 0.5
+    description = kinds["description"]
+    assert (description["texts"], description["words"]) == (0, None)
+    assert description["share_longer_than"]["77"] is None
     json.dumps(found.as_dict(), allow_nan=False)
     words, tokens = found.tables()
     assert [row[:3] for row in words.rows] == [
@@ -66,7 +73,7 @@ def test_words_and_tokens_by_hand(encoder: ImageTextEncoder) -> None:
 
 def test_texts_beyond_what_the_encoder_reads_are_counted_whole(encoder: ImageTextEncoder) -> None:
     found = text_lengths([Record("a", description="red " * 700)], encoder)
-    assert found.kinds["description"].tokens.row[-1] == 702 > encoder.max_tokens
+    assert max(found.tokens["description"]) == 702 > encoder.max_tokens
 
 
 def test_batches_change_nothing_and_no_text_is_kept(
@@ -79,8 +86,8 @@ def test_batches_change_nothing_and_no_text_is_kept(
     whole = text_lengths(stream(), encoder)
     monkeypatch.setattr(lengths_module, "_BATCH", 7)
     assert text_lengths(stream(), encoder) == whole
-    assert whole.kinds["captions"].texts == 99
-    assert whole.kinds["generated"].empty == 15
+    assert len(whole.tokens["captions"]) == 99
+    assert whole.empty["generated"] == 15
 
 
 # --- How the texts were made ------------------------------------------------------------------
@@ -99,13 +106,12 @@ def test_every_count_by_hand() -> None:
     assert found.annotated == {"captions": 3, "negatives": 1, "paragraph": 4}
     assert found.made["captions", "m", "1", None] == 2
     assert found.made["paragraph", "m", "1", "j"] == 3
-    assert (found.first.counts[8], found.first.none, found.first.mean) == (1, 1, (8 + 4 + 5) / 3)
-    assert (found.kept.counts[9], found.kept.none) == (1, 0)
-    assert found.kept.mean == (8 + 9 + 5 + 7) / 4
+    assert (found.first[8], found.first[None], mean(found.first)) == (1, 1, (8 + 4 + 5) / 3)
+    assert (found.kept[9], found.kept[None]) == (1, 0)
+    assert mean(found.kept) == (8 + 9 + 5 + 7) / 4
     assert found.candidates == {1: 1, 2: 2, 3: 1}
-    assert found.share_regenerated == 3 / 4
     # b gained 5, c nothing; nobody knows what d gained.
-    assert (found.compared, found.share_gained, found.mean_gain) == (2, 0.5, 2.5)
+    assert found.gains == {5: 1, 0: 1}
     assert found.requests["paragraph"] == {1: 5, 2: 3}
     assert found.requests["negatives"] == {3: 1}
     tables = {table.title: table for table in found.tables()}
@@ -116,6 +122,9 @@ def test_every_count_by_hand() -> None:
     assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
     saved = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert saved["candidates"] == {"1": 1, "2": 2, "3": 1}
+    shares = ("share_regenerated", "compared", "share_gained", "mean_gain")
+    assert [saved[name] for name in shares] == [3 / 4, 2, 0.5, 2.5]
+    assert saved["first_scores"]["counts"] == [0, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0]
     assert saved["made"][0] == {
         "kind": "captions", "model": "m", "prompts": "1", "judge": None, "records": 2,
     }  # fmt: skip
@@ -123,9 +132,9 @@ def test_every_count_by_hand() -> None:
 
 def test_nothing_annotated_gives_no_share_and_no_error() -> None:
     found = annotation_statistics([Record("a", captions=["x"])])
-    assert found.share_regenerated is found.share_gained is found.mean_gain is None
-    assert found.kept.mean is None
-    json.dumps(found.as_dict(), allow_nan=False)
+    saved = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert saved["share_regenerated"] is saved["share_gained"] is saved["mean_gain"] is None
+    assert saved["kept_scores"]["mean"] is None
     assert not any(table.rows for table in found.tables())
 
 
@@ -212,7 +221,7 @@ def test_labels_of_the_budgets_and_curves_do_not_overlap(measured: TextLengths) 
 def test_a_curve_is_the_share_that_fits(measured: TextLengths) -> None:
     line = token_lengths(measured).axes[0].lines[1]
     tokens, shares = np.asarray(line.get_data(), dtype=float)
-    middle = measured.kinds["paragraph"].tokens.row[2]
+    middle = np.median(measured.tokens["paragraph"])
     assert shares[tokens.searchsorted(middle)] == 50
     assert (tokens[0], shares[0]) == (4 * 10 + 2, 0)
 

@@ -157,23 +157,23 @@ class RequestFailed(ParagrainError):
     """A backend gives up on one call, after its own retries; the message is the reason.
 
     Attributes:
-        everywhere: every other call will fail for the same reason (a wrong key, an unknown
+        fatal: every other call will fail for the same reason (a wrong key, an unknown
             model): the run has to stop.
         unanswered: the failure was transient, but lasted longer than is waited for.
-        spoken: the model or its server said why; else it was busy, or could not be reached.
+        explained: the model or its server said why; else it was busy, or could not be reached.
     """
 
     def __init__(
         self,
         reason: str,
         *,
-        everywhere: bool = False,
+        fatal: bool = False,
         unanswered: bool = False,
-        spoken: bool = True,
+        explained: bool = True,
     ):
         """Keep the reason."""
         super().__init__(reason)
-        self.everywhere, self.unanswered, self.spoken = everywhere, unanswered, spoken
+        self.fatal, self.unanswered, self.explained = fatal, unanswered, explained
 
     @property
     def failure(self) -> Failure:

@@ -1,7 +1,7 @@
 """A third, stronger judge on a sample: how far it agrees with the one that scored everything."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,23 +30,22 @@ class Check:
     Attributes:
         judge: its model's name.
         first_judges: names of the models whose scores it was compared with.
-        found: the agreement of the stored scores with its own.
         rows: (id, stored score, its score) of each paragraph of the sample.
-        place: the file where all this was written.
         failed: (id, reason) of paragraphs that it did not score.
+        agreement: of the stored scores with its own.
+        file: where all this was written.
     """
 
     judge: str
     first_judges: list[str]
-    found: Agreement
     rows: list[tuple[str, int | None, int | None]]
-    place: Path
-    failed: Problems = field(default_factory=list)
+    failed: Problems
+    agreement: Agreement
+    file: Path
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
-        value = {**vars(self), "agreement": self.found.as_dict(), "file": str(self.place)}
-        return {name: value[name] for name in value if name not in ("found", "place")}
+        return {**vars(self), "agreement": self.agreement.as_dict(), "file": str(self.file)}
 
 
 def check(
@@ -133,12 +132,12 @@ def check(
     result = Check(
         judge.name,
         sorted(judges - {"None"}),
-        agreement(first, second, seed=seed),
         list(zip(ids, first, second, strict=True)),
-        folder / f"check-{_file_name(judge.name)}.json",
         sorted(failed),
+        agreement(first, second, seed=seed),
+        folder / f"check-{_file_name(judge.name)}.json",
     )
-    write_json(result.place, {**result.as_json(), "sample": len(ids), "seed": seed})
+    write_json(result.file, {**result.as_json(), "sample": len(ids), "seed": seed})
     return result
 
 

@@ -46,7 +46,7 @@ class _OpenModel:
         Returns:
             The images that were refused and what was said of each, if the run has to stop.
         """
-        if kind in self.answered or not failure.spoken:
+        if kind in self.answered or not failure.explained:
             return {}
         refused = self._refused[kind]
         refused[identity] = str(failure)
@@ -78,9 +78,9 @@ class Client:
         return sum(model.backend.max_concurrency for model in self._models)
 
     @property
-    def trouble(self) -> str:
+    def stall_reason(self) -> str:
         """Why calls are waiting just now; empty if none is."""
-        return next((m.backend.trouble for m in self._models if m.backend.trouble), "")
+        return next((m.backend.stall_reason for m in self._models if m.backend.stall_reason), "")
 
     async def __aenter__(self) -> "Client":
         """Open the models; a judge that is the generator shares its connection and slots."""
@@ -143,7 +143,7 @@ class Client:
             async with model.semaphore:
                 reply: Reply = await model.backend.ask(call, picture)
         except RequestFailed as failure:
-            if failure.everywhere:
+            if failure.fatal:
                 raise
             self._stop_if_all_are_refused(model, call, failure)
             return failure
@@ -167,15 +167,15 @@ class Client:
         refused = model.refuse(call.kind, call.record.id, failure)
         if not refused:
             return
-        told = {identity for identity, _ in self.report.failed}
+        listed = {identity for identity, _ in self.report.failed}
         self.report.failed += [
             (identity, f"{call.kind}: {failure.failure.kind} ({words})")
             for identity, words in refused.items()
-            if identity not in told
+            if identity not in listed
         ]
         raise RequestFailed(
             f"{model_of(call, self.settings)} has answered nothing, and said of each of the first "
             f"{len(refused)} images: {str(failure)!r}; see to the model, which has to take images, "
             "and to the URL, and run the same command again",
-            everywhere=True,
+            fatal=True,
         )

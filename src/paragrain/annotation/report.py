@@ -139,12 +139,14 @@ def add_finished(database: Database, file: Path, inputs: str, report: Annotation
 def finished_report(database: Database, file: Path, inputs: str) -> AnnotationReport | None:
     """What `add_finished` noted of a file, if nothing has changed since."""
     depends = _depends(file, inputs)
-    told = database.file_report(file.name, depends) if depends else None
-    if told is None:
+    stored = database.file_report(file.name, depends) if depends else None
+    if stored is None:
         return None
-    pairs = {name: list(map(tuple, told[name])) for name in ("skipped", "failed", "fewer")}
-    scores = Counter({int(score): count for score, count in told["scores"].items()})
-    return AnnotationReport(**{**told, "folder": Path(told["folder"]), "scores": scores, **pairs})
+    pairs = {name: list(map(tuple, stored[name])) for name in ("skipped", "failed", "fewer")}
+    scores = Counter({int(score): count for score, count in stored["scores"].items()})
+    return AnnotationReport(
+        **{**stored, "folder": Path(stored["folder"]), "scores": scores, **pairs}
+    )
 
 
 def _depends(file: Path, inputs: str) -> str:

@@ -76,7 +76,7 @@ class Runner:
         *,
         split: str | None = None,
         advance: Callable[[int], None] = lambda images: None,
-        trouble: Callable[[str], None] = lambda trouble: None,
+        on_stall: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """Prepare; models are opened when the context is entered.
 
@@ -86,10 +86,10 @@ class Runner:
             database: of the collection's annotation.
             split: annotate this split only.
             advance: called with the number of images that have come through.
-            trouble: called twice a second with the reason why calls are waiting; empty if none is.
+            on_stall: called twice a second with the reason why calls are waiting; empty if none is.
         """
         self.collection, self.settings, self.split = collection, settings, split
-        self.advance, self.trouble = advance, trouble
+        self.advance, self.on_stall = advance, on_stall
         self._run = run_name(settings)
         self._ids = collection.files()
         self._contents = Contents(collection)
@@ -155,7 +155,7 @@ class Runner:
         while True:
             await asyncio.sleep(0.5)
             await asyncio.to_thread(self._database.sync)
-            self.trouble(self._client.trouble)
+            self.on_stall(self._client.stall_reason)
 
     # --- images in -----------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ from paragrain.files import read_json, write_json
 from paragrain.locks import Held, hold
 from paragrain.progress import progress_bar
 
-TROUBLE_SECONDS = 5.0
-"""For so long calls have to wait until the user is told."""
+STALL_SECONDS = 5.0
+"""Seconds that calls wait before the user is warned."""
 
 _LOGGER = logging.getLogger("paragrain")
 
@@ -67,12 +67,12 @@ def annotate(
         try:
             with progress_bar("annotating", total, unit="images", show=progress) as bar:
 
-                def advance(images: int = 0, trouble: str = "") -> None:
+                def advance(images: int = 0, stall_reason: str = "") -> None:
                     describe(images)
                     tokens = report.prompt_tokens + report.completion_tokens
                     note = f"{report.calls:,} replies, {tokens:,} tokens, "
                     note += f"{len(report.problems):,} failed"
-                    bar(images, f"{note}; waiting: {trouble}" if trouble else note)
+                    bar(images, f"{note}; waiting: {stall_reason}" if stall_reason else note)
 
                 if runner == "ray":
                     from paragrain.annotation.cluster import annotate_on_ray
@@ -108,26 +108,26 @@ async def _annotate(
     advance: Callable[..., None],
 ) -> None:
     """Annotate all files in this process."""
-    trouble = partial(_tell_trouble, partial(advance, 0), {})
+    on_stall = partial(_report_stall, partial(advance, 0), {})
     with Database(collection.folder / "annotation") as database:
         runner = Runner(
-            collection, settings, database, split=split, advance=advance, trouble=trouble
+            collection, settings, database, split=split, advance=advance, on_stall=on_stall
         )
         runner.begin(report)
         async with runner:
             await runner.run(collection.files(), limit)
 
 
-def _tell_trouble(tell: Callable[[str], None], state: dict[str, float], trouble: str) -> None:
+def _report_stall(show: Callable[[str], None], state: dict[str, float], stall_reason: str) -> None:
     """Tell the user what calls wait for, once it has lasted for some seconds."""
     now = time.monotonic()
-    if not trouble:
+    if not stall_reason:
         state.pop("since", None)
-    lasting = bool(trouble) and now - state.setdefault("since", now) >= TROUBLE_SECONDS
-    tell(trouble if lasting else "")
+    lasting = bool(stall_reason) and now - state.setdefault("since", now) >= STALL_SECONDS
+    show(stall_reason if lasting else "")
     if lasting and "warned" not in state:  # a bar that nobody sees is no message
         state["warned"] = now
-        _LOGGER.warning("paragrain: waiting for the server: %s", trouble)
+        _LOGGER.warning("paragrain: waiting for the server: %s", stall_reason)
 
 
 def _check_for_graphs(

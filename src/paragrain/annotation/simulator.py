@@ -53,7 +53,7 @@ class ScenesBackend:
 
     def __init__(self, settings: BackendSettings) -> None:
         self.max_concurrency = settings.max_concurrency
-        self.trouble = ""
+        self.stall_reason = ""
         self.notes: list[str] = []
         self._errors = settings.errors
 

@@ -288,10 +288,10 @@ def check(
         progress=not json,
     )
     first = ", ".join(done.first_judges) or "the judge"
-    lines = [f"{first} against {done.judge}; each score: {done.place}"]
+    lines = [f"{first} against {done.judge}; each score: {done.file}"]
     if done.judge in done.first_judges:
         lines.append("note: the same model has judged before, so this says nothing of the scores")
-    tell(json, done.as_json(), [*lines, *done.found.table().text().splitlines()])
+    tell(json, done.as_json(), [*lines, *done.agreement.table().text().splitlines()])
     end([*source.problems, *done.failed])
 
 

@@ -15,12 +15,12 @@ class Backend(Protocol):
 
     Attributes:
         max_concurrency: calls that it works on at once; the caller never has more under way.
-        trouble: why calls are waiting just now, such as a busy server; empty if none is.
+        stall_reason: why calls are waiting just now, such as a busy server; empty if none is.
         notes: what the user should know of how it answers, such as options that a server refused.
     """
 
     max_concurrency: int
-    trouble: str
+    stall_reason: str
     notes: list[str]
 
     async def ask(self, call: Call, picture: PreparedImage) -> Reply:

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from paragrain.annotation.backends.responses import ErrorSaid, error_message
+from paragrain.annotation.backends.responses import ServerError, error_message
 from paragrain.annotation.calls import RequestFailed
 from paragrain.annotation.settings import is_url, without_secrets
 from paragrain.errors import UsageError
@@ -54,15 +54,15 @@ class Transient(Exception):
 
     Attributes:
         wait: seconds that the server asks for.
-        spoken: the server says in words what is wrong, and not that it is busy: it may say so for
-            ever.
+        explained: the server says what is wrong, and not that it is busy, so that every other try
+            may fail in the same way.
     """
 
-    def __init__(self, reason: str, wait: float | None = None, *, spoken: bool = False):
+    def __init__(self, reason: str, wait: float | None = None, *, explained: bool = False):
         """Keep the reason."""
         super().__init__(reason)
         self.wait = wait
-        self.spoken = spoken
+        self.explained = explained
 
 
 class Refused(Exception):
@@ -140,13 +140,13 @@ class Connection:
     async def ask(self, body: dict[str, Any]) -> bytes:
         """The answer to a chat request, as it comes; the client's own errors pass through."""
         # Not `chat.completions.create`: it costs a millisecond to check what is right here.
-        return await self.client.post(self._place(_CHAT), cast_to=bytes, body=body)
+        return await self.client.post(self._url(_CHAT), cast_to=bytes, body=body)
 
     async def models(self) -> bytes:
         """The answer to the question which models there are."""
-        return await self.client.get(self._place("/models"), cast_to=bytes)
+        return await self.client.get(self._url("/models"), cast_to=bytes)
 
-    def _place(self, service: str) -> str:
+    def _url(self, service: str) -> str:
         """Where a service is: below the endpoint's path, before its query."""
         query = f"?{self._query}" if self._query else ""
         return f"{self._base}{service}{query}"
@@ -174,7 +174,7 @@ class Connection:
             message, code = error_message(error.response.content)
             status, wait = error.response.status_code, retry_after(error.response.headers)
             return self._meaning(status, message, code, model, wait)
-        if isinstance(error, ErrorSaid):
+        if isinstance(error, ServerError):
             status = int(error.code) if re.fullmatch("[45]\\d\\d", error.code) else 200
             return self._meaning(status, str(error), error.code, model)
         if isinstance(error, openai.APIConnectionError):
@@ -194,23 +194,23 @@ class Connection:
     ) -> Exception:
         """What it means that a server says this; with status 200, instead of an answer."""
         said = self.clean(message) or responses.get(status, "no reason given")
-        if everywhere := self._for_all(status, message, said, code, model):
-            return RequestFailed(everywhere, everywhere=True)
+        if fatal := self._fatal_reason(status, message, said, code, model):
+            return RequestFailed(fatal, fatal=True)
         busy = status == 429 or _BUSY.search(said) is not None
         if status in (400, 422) or (
             (status == 200 or status >= 500) and not busy and _NO_WAITING.search(said)
         ):
             return Refused(f"{status}: {said}")
         if status == 200:
-            return Transient(f"the answer is no chat completion ({said})", spoken=not busy)
+            return Transient(f"the answer is no chat completion ({said})", explained=not busy)
         if status == 429:
             return Transient("the server is busy (429)", wait)
         if status in _TRANSIENT or status >= 500:
-            spoken = not busy and (bool(message) or status in (500, 501))
-            return Transient(f"{status}: {said}", wait, spoken=spoken)
+            explained = not busy and (bool(message) or status in (500, 501))
+            return Transient(f"{status}: {said}", wait, explained=explained)
         return RequestFailed(f"{status}: {said}")
 
-    def _for_all(self, status: int, message: str, said: str, code: str, model: str) -> str:
+    def _fatal_reason(self, status: int, message: str, said: str, code: str, model: str) -> str:
         """What to tell the user if every other call will fail for the same reason; else nothing."""
         says = f"; it says: {said}" if message else ""
         no_model = f"{self.shown} has no model {model!r} ({status}): name one that it serves{says}"

@@ -71,7 +71,7 @@ class LocalBackend:
             )
         self._name = settings.name
         self.max_concurrency = min(settings.max_concurrency, 2 * settings.batch_size)
-        self.trouble = ""
+        self.stall_reason = ""
         self.notes: list[str] = []
         self._vlm = _VisionLanguageModel(settings.model, settings.device)
         self._batch_size = settings.batch_size
@@ -158,8 +158,8 @@ class LocalBackend:
 
     def _failure(self, error: Exception) -> RequestFailed:
         # After an error of its own, CUDA answers nothing more in this process.
-        everywhere = str(error).startswith("CUDA error")
-        return RequestFailed(f"{self._name} failed: {_gist(error)}", everywhere=everywhere)
+        fatal = str(error).startswith("CUDA error")
+        return RequestFailed(f"{self._name} failed: {_gist(error)}", fatal=fatal)
 
 
 class _VisionLanguageModel:

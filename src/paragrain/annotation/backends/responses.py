@@ -11,7 +11,7 @@ from typing import Any
 from paragrain.annotation.calls import Reply, ending
 
 
-class ErrorSaid(Exception):
+class ServerError(Exception):
     """An answer that says what went wrong instead of answering, whatever its status.
 
     Attributes:
@@ -24,7 +24,7 @@ class ErrorSaid(Exception):
         self.code = code
 
 
-class BrokenOff(Exception):
+class IncompleteStream(Exception):
     """A stream that ended before the reply did."""
 
 
@@ -37,8 +37,8 @@ def read_reply(body: bytes | str, max_tokens: int = 0) -> Reply:
             many tokens ended, that was why.
 
     Raises:
-        ErrorSaid: it holds an error, beside its text too.
-        BrokenOff: it is a stream without an end.
+        ServerError: it holds an error, beside its text too.
+        IncompleteStream: it is a stream without an end.
         ValueError, KeyError, TypeError, AttributeError, RecursionError: it is no chat completion.
 
     >>> read_reply('{"choices": [{"message": {"content": "A dog."}, "finish_reason": "stop"}]}')
@@ -50,13 +50,13 @@ def read_reply(body: bytes | str, max_tokens: int = 0) -> Reply:
     text = body.decode("utf-8-sig", "replace") if isinstance(body, bytes) else body
     answer = _answer(text)
     if isinstance(answer, dict) and answer.get("error"):
-        raise ErrorSaid(*error_message(answer))
+        raise ServerError(*error_message(answer))
     choices = answer["choices"]
     if not choices:
         return Reply(None, "no choices")
     first = choices[0]
     if first.get("error"):
-        raise ErrorSaid(*error_message(first))
+        raise ServerError(*error_message(first))
     message = first["message"]
     usage = answer.get("usage") or {}
     refusal = message.get("refusal")
@@ -88,7 +88,7 @@ def error_message(answer: Any) -> tuple[str, str]:
         text = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
         try:
             answer = _answer(text)
-        except (ValueError, TypeError, AttributeError, RecursionError, BrokenOff):
+        except (ValueError, TypeError, AttributeError, RecursionError, IncompleteStream):
             return "" if text.lstrip().startswith("<") else text.strip(), ""
     code = ""
     for _ in range(4):
@@ -157,7 +157,7 @@ def _put_together(pieces: list[Any], ended: bool) -> dict[str, Any]:
         ended: whether the stream says that it is over.
 
     Raises:
-        BrokenOff: it is not over, and no piece has a finish reason.
+        IncompleteStream: it is not over, and no piece has a finish reason.
         ValueError: there is nothing in it.
     """
     message: dict[str, Any] = {}
@@ -184,7 +184,7 @@ def _put_together(pieces: list[Any], ended: bool) -> dict[str, Any]:
     if not found:
         raise ValueError("no choices in the stream")
     if not (ended or choice.get("finish_reason") or choice.get("error")):
-        raise BrokenOff("the stream broke off")
+        raise IncompleteStream("the stream broke off")
     return answer
 
 

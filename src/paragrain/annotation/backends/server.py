@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from paragrain.annotation.backends.connection import Connection, Refused, Transient
 from paragrain.annotation.backends.responses import (
-    BrokenOff,
-    ErrorSaid,
+    IncompleteStream,
+    ServerError,
     error_message,
     read_reply,
 )
@@ -96,16 +96,16 @@ class FirstRequests:
         def over() -> None:
             if self._under_way is request:
                 self._under_way = None
-                self.look_again()
+                self.wake_waiters()
 
         timer = asyncio.get_running_loop().call_later(TURN_SECONDS, over)
         try:
             yield
             self.answered = True
         except Transient as failure:
-            if failure.spoken:
+            if failure.explained:
                 self.suspects.add(call)
-            self.busy |= not failure.spoken
+            self.busy |= not failure.explained
             raise
         except (Refused, RequestFailed):
             self.suspects.add(call)
@@ -113,9 +113,9 @@ class FirstRequests:
         finally:
             timer.cancel()
             over()
-            self.look_again()
+            self.wake_waiters()
 
-    def look_again(self) -> None:
+    def wake_waiters(self) -> None:
         """Have all who wait look again."""
         self._news.set()
         self._news = asyncio.Event()
@@ -150,7 +150,7 @@ class ServerBackend:
             UsageError: no URL of a server, or neither an endpoint nor a key.
         """
         self.max_concurrency = settings.max_concurrency
-        self.trouble = ""
+        self.stall_reason = ""
         self.notes: list[str] = []
         self._settings = settings
         self._connection = Connection(settings.endpoint, settings.max_concurrency, settings.key_env)
@@ -174,22 +174,24 @@ class ServerBackend:
                 except Transient as failure:
                     now = time.monotonic()
                     began = began or now
-                    if failure.spoken and not self._first.answered:
+                    if failure.explained and not self._first.answered:
                         most = min(most, TRIAL)
                     wait = _wait(failure, retries)
                     if now - began + wait > most:
                         reason = _gave_up(failure, most, tried_again=retries > 0)
                         raise RequestFailed(
-                            reason, unanswered=True, spoken=failure.spoken
+                            reason, unanswered=True, explained=failure.explained
                         ) from None
-                    self.trouble = f"{failure}; tried again for at most {most:g} s (retry_timeout)"
+                    self.stall_reason = (
+                        f"{failure}; tried again for at most {most:g} s (retry_timeout)"
+                    )
                     await asyncio.sleep(wait)
                 else:
-                    self.trouble = ""
+                    self.stall_reason = ""
                     return reply
         finally:
             self._first.suspects.discard(id(call))
-            self._first.look_again()
+            self._first.wake_waiters()
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
@@ -239,7 +241,7 @@ class ServerBackend:
         """
         if option == "schema" and self._settings.structured == "on":
             raise RequestFailed(
-                "the server takes no JSON schema: use structured=auto or off", everywhere=True
+                "the server takes no JSON schema: use structured=auto or off", fatal=True
             )
         if option not in self._left_out:
             self._left_out |= {option}
@@ -268,9 +270,9 @@ class ServerBackend:
                 raise self._connection.failure(error, self._settings.model) from None
             try:
                 return read_reply(answer, call.max_tokens)
-            except ErrorSaid as error:
+            except ServerError as error:
                 raise self._connection.failure(error, self._settings.model) from None
-            except BrokenOff as error:
+            except IncompleteStream as error:
                 raise Transient(str(error)) from None
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise self._unreadable(answer) from None
@@ -279,7 +281,7 @@ class ServerBackend:
         """What an answer means that is neither a chat completion nor an error."""
         said = self._connection.clean(error_message(answer)[0] or answer.decode(errors="replace"))
         if not said.startswith(("{", "[")):
-            return Transient(f"{_NO_CHAT} ({said})", spoken=True)
+            return Transient(f"{_NO_CHAT} ({said})", explained=True)
         try:
             json.loads(answer)
         except ValueError:

@@ -10,7 +10,12 @@ import numpy as np
 from paragrain import plots
 from paragrain.annotation.loop import provenance
 from paragrain.annotation.measures.agreement import Agreement, agreement, drawn
-from paragrain.annotation.measures.lengths import MAX_LENGTHS, TextLengths, text_lengths
+from paragrain.annotation.measures.lengths import (
+    MAX_LENGTHS,
+    TextLengths,
+    distribution,
+    text_lengths,
+)
 from paragrain.annotation.measures.statistics import (
     SCORES,
     AnnotationStatistics,
@@ -239,13 +244,14 @@ def token_lengths(lengths: TextLengths) -> "Drawing":
     drawing, axes = _figure("tokens of a text, special tokens included", "texts that fit, %")
     styles = zip(plots.COLOURS, _DASHES, strict=False)
     longest = 600.0
-    for (name, kind), (colour, dash) in zip(lengths.kinds.items(), styles, strict=False):
-        if kind.tokens is None:
+    for (name, tokens), (colour, dash) in zip(lengths.tokens.items(), styles, strict=False):
+        measured = distribution(tokens)
+        if measured is None:
             continue
-        curve = kind.tokens.percentiles
+        curve = measured["percentiles"]
         # From 0 at the shortest text to 100 at the right edge, so that no curve just ends.
         axes.plot([*curve, 1e6], [*range(101), 100], color=colour, linestyle=dash,
-                  linewidth=2, label=f"{name} ({kind.texts:,})")  # fmt: skip
+                  linewidth=2, label=f"{name} ({len(tokens):,})")  # fmt: skip
         longest = max(longest, 1.2 * curve[-1])
     axes.set_xscale("log")
     axes.set_xlim(2, longest)
@@ -272,8 +278,9 @@ def scores(statistics: AnnotationStatistics) -> "Drawing":
     drawing, axes = _figure("judge's score, 0 (wrong) to 10 (accurate)", "paragraphs")
     places = np.arange(len(SCORES) + 1)
     parts = (("first candidate", statistics.first, -0.2), ("kept candidate", statistics.kept, 0.2))
-    for (label, own, shift), colour in zip(parts, plots.COLOURS, strict=False):
-        axes.bar(places + shift, [*own.counts, own.none], 0.4, color=colour, label=label)
+    for (label, counts, shift), colour in zip(parts, plots.COLOURS, strict=False):
+        heights = [counts[score] for score in (*SCORES, None)]
+        axes.bar(places + shift, heights, 0.4, color=colour, label=label)
     axes.set_xticks(places, labels=[*map(str, SCORES), "none"])
     _whole_numbers(axes.yaxis, axes)
     plots.legend_below(axes)

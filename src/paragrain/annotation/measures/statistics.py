@@ -57,35 +57,18 @@ class _Annotation(BaseModel):
     paragraph: _Paragraph | None = None
 
 
-@dataclass
-class ScoreCounts:
-    """How often each score was given, and how many paragraphs have none.
+Made = tuple[str, str, str, str | None]
+"""Kind of text, model, version of the prompts, and the judge, None where there was none."""
 
-    >>> scores = ScoreCounts()
-    >>> for score in (4, 9, None):
-    ...     scores.add(score)
-    >>> scores.mean, scores.none
-    (6.5, 1)
+
+def mean(counts: Counter[Any]) -> float | None:
+    """Mean of the numbers that were counted; None if there are none.
+
+    >>> mean(Counter([4, 9, None]))
+    6.5
     """
-
-    counts: list[int] = field(default_factory=lambda: [0] * len(SCORES))
-    none: int = 0
-
-    def add(self, score: int | None) -> None:
-        """Count one score from 0 to 10, or none."""
-        if score is None:
-            self.none += 1
-        else:
-            self.counts[score] += 1
-
-    @property
-    def mean(self) -> float | None:
-        """Mean of the scores that were given; None if none was."""
-        return share(sum(s * n for s, n in enumerate(self.counts)), sum(self.counts))
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"counts": list(self.counts), "none": self.none, "mean": self.mean}
+    numbers = {number: n for number, n in counts.items() if number is not None}
+    return share(sum(number * n for number, n in numbers.items()), sum(numbers.values()))
 
 
 @dataclass
@@ -97,26 +80,21 @@ class AnnotationStatistics:
 
     Attributes:
         records: all that were looked at, annotated or not.
-        made: records by kind, model, version of the prompts and judge; the judge is None where
-            there was none.
-        first: scores of the first candidates.
-        kept: scores of the kept candidates.
+        made: records by what was made.
+        first: scores of the first candidates, None among them.
+        kept: scores of the kept candidates, None among them.
         candidates: paragraphs by their number of candidates.
-        compared: regenerated ones whose first and kept candidate have a score.
-        gained: those of the compared that gained.
-        gain: sum over the compared of the kept score less the first.
+        gains: kept score less first of the regenerated paragraphs that have both.
         requests: for each kind, how often so many requests were needed for a list or paragraph.
         malformed: (id, reason) of annotations that cannot be read; they are in no other count.
     """
 
     records: int = 0
-    made: Counter[tuple[str, str, str, str | None]] = field(default_factory=Counter)
-    first: ScoreCounts = field(default_factory=ScoreCounts)
-    kept: ScoreCounts = field(default_factory=ScoreCounts)
+    made: Counter[Made] = field(default_factory=Counter)
+    first: Counter[int | None] = field(default_factory=Counter)
+    kept: Counter[int | None] = field(default_factory=Counter)
     candidates: Counter[int] = field(default_factory=Counter)
-    compared: int = 0
-    gained: int = 0
-    gain: int = 0
+    gains: Counter[int] = field(default_factory=Counter)
     requests: dict[str, Counter[int]] = field(
         default_factory=lambda: {kind: Counter() for kind in _Annotation.model_fields}
     )
@@ -136,19 +114,9 @@ class AnnotationStatistics:
         return self.candidates.total() - self.candidates[1]
 
     @property
-    def share_regenerated(self) -> float | None:
-        """Share from 0 to 1 of the paragraphs that were written more than once."""
-        return share(self.regenerated, self.candidates.total())
-
-    @property
-    def share_gained(self) -> float | None:
-        """Share from 0 to 1 of the compared paragraphs that gained."""
-        return share(self.gained, self.compared)
-
-    @property
-    def mean_gain(self) -> float | None:
-        """Points that the compared paragraphs gained on average."""
-        return share(self.gain, self.compared)
+    def gained(self) -> int:
+        """Regenerated paragraphs whose kept candidate scored more than the first."""
+        return sum(n for gain, n in self.gains.items() if gain > 0)
 
     def _add(self, annotation: _Annotation) -> None:
         for kind, made in (("captions", annotation.captions), ("negatives", annotation.negatives)):
@@ -162,16 +130,18 @@ class AnnotationStatistics:
         self.requests["paragraph"].update(candidate.requests for candidate in candidates)
         self.candidates[len(candidates)] += 1
         first, kept = candidates[0].score, candidates[paragraph.kept - 1].score
-        self.first.add(first)
-        self.kept.add(kept)
+        self.first[first] += 1
+        self.kept[kept] += 1
         if len(candidates) > 1 and first is not None and kept is not None:
-            self.compared += 1
-            self.gained += kept > first
-            self.gain += kept - first
+            self.gains[kept - first] += 1
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         names = ("kind", "model", "prompts", "judge", "records")
+
+        def scores(counts: Counter[int | None]) -> dict[str, Any]:
+            listed = [counts[score] for score in SCORES]
+            return {"counts": listed, "none": counts[None], "mean": mean(counts)}
 
         def plain(counts: Counter[int]) -> dict[str, int]:
             return {str(key): number for key, number in sorted(counts.items())}
@@ -180,20 +150,20 @@ class AnnotationStatistics:
             "records": self.records,
             "annotated": self.annotated,
             "made": [dict(zip(names, (*key, n), strict=True)) for key, n in self._by_kind()],
-            "first_scores": self.first.as_dict(),
-            "kept_scores": self.kept.as_dict(),
+            "first_scores": scores(self.first),
+            "kept_scores": scores(self.kept),
             "candidates": plain(self.candidates),
             "regenerated": self.regenerated,
-            "share_regenerated": self.share_regenerated,
-            "compared": self.compared,
+            "share_regenerated": share(self.regenerated, self.candidates.total()),
+            "compared": self.gains.total(),
             "gained": self.gained,
-            "share_gained": self.share_gained,
-            "mean_gain": self.mean_gain,
+            "share_gained": share(self.gained, self.gains.total()),
+            "mean_gain": mean(self.gains),
             "requests": {kind: plain(counts) for kind, counts in self.requests.items()},
             "malformed": [list(problem) for problem in self.malformed],
         }
 
-    def _by_kind(self) -> list[tuple[tuple[str, str, str, str | None], int]]:
+    def _by_kind(self) -> list[tuple[Made, int]]:
         """What was made, kind by kind, the most frequent first."""
         order = list(self.requests)
         return sorted(
@@ -204,29 +174,30 @@ class AnnotationStatistics:
     def tables(self) -> list[Table]:
         """Who made what, what judging and writing again did, and what cannot be read."""
 
-        def percent(part: float | None) -> float | None:
-            return None if part is None else 100 * part
+        def percent(part: float, whole: int) -> float | None:
+            return share(100 * part, whole)
 
         made = [(*key, number) for key, number in self._by_kind()]
         judged = [
             ("paragraphs", self.candidates.total()),
-            ("written again, %", percent(self.share_regenerated)),
-            ("of these with both scores", self.compared),
-            ("of these gained, %", percent(self.share_gained)),
-            ("mean gain, points", self.mean_gain),
-            ("mean score of the first candidate", self.first.mean),
-            ("mean score of the kept candidate", self.kept.mean),
+            ("written again, %", percent(self.regenerated, self.candidates.total())),
+            ("of these with both scores", self.gains.total()),
+            ("of these gained, %", percent(self.gained, self.gains.total())),
+            ("mean gain, points", mean(self.gains)),
+            ("mean score of the first candidate", mean(self.first)),
+            ("mean score of the kept candidate", mean(self.kept)),
         ]
-        columns = ([*scores.counts, scores.none] for scores in (self.first, self.kept))
-        scores = list(zip([*map(str, SCORES), "none"], *columns, strict=True))
+        scores = [
+            ("none" if score is None else str(score), self.first[score], self.kept[score])
+            for score in (*SCORES, None)
+        ]
         if not self.candidates:  # no paragraph was judged: no tables of zeros
             judged, scores = [], []
         requests: list[Sequence[Cell]] = []
         for kind, counts in self.requests.items():
             if number := counts.total():
-                mean = sum(needed * n for needed, n in counts.items()) / number
-                again = sum(n for needed, n in counts.items() if needed > 1)
-                requests.append((kind, mean, 100 * again / number, max(counts)))
+                again = percent(number - counts[0] - counts[1], number)
+                requests.append((kind, mean(counts), again, max(counts)))
         title = f"Annotations that cannot be read (the first {_NAMED:,} at most)"
         return [
             Table("Made by", ("texts", "model", "prompts", "judge", "records"), made),
@@ -248,8 +219,8 @@ def annotation_statistics(records: Iterable[Record]) -> AnnotationStatistics:
     >>> written = '[{"score": 4, "requests": 1}, {"score": 8, "requests": 2}]'
     >>> text = f'{{"paragraph": {{{made}, "candidates": {written}, "kept": 2}}}}'
     >>> found = annotation_statistics([Record("a", annotation=text), Record("b", annotation="{")])
-    >>> found.annotated["paragraph"], found.share_regenerated, found.mean_gain
-    (1, 1.0, 4.0)
+    >>> found.annotated["paragraph"], found.regenerated, mean(found.gains)
+    (1, 1, 4.0)
     >>> [id for id, reason in found.malformed]
     ['b']
     """

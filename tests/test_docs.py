@@ -20,8 +20,8 @@ from paragrain.collection import Collection
 from paragrain.collection.fields import FIELDS
 from paragrain.encoders import ImageTextEncoder
 from paragrain.evaluation import load_protocol, protocols
-from paragrain.study.file import CellGroup, StudyFile
 from paragrain.study.plan import load_study
+from paragrain.study.schema import CellGroup, StudyFile
 from paragrain.training.config import MaxLengths, TrainConfig
 from paragrain.training.recipes import load_recipe, parse_recipe, recipe_names
 

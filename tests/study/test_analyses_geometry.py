@@ -18,7 +18,7 @@ from paragrain.study.analyses.sample import (
     draw_rows,
     mean_over_images,
 )
-from paragrain.study.plain import from_plain, to_plain
+from paragrain.study.serialization import from_plain, to_plain
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from paragrain.study.analyses.saliency import (
     saliency_blocks,
     watched,
 )
-from paragrain.study.plain import from_plain, to_plain
+from paragrain.study.serialization import from_plain, to_plain
 
 TEXT = "A red star, <b>and</b> blue circles above the square."
 KINDS = ("blip", "clip", "siglip")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from paragrain.cli.demo import demo_study, recall_table, run_demo
 from paragrain.files import read_json
 from paragrain.study.cells import cell_folder, result_path
-from paragrain.study.demo import demo_study, recall_table, run_demo
 from paragrain.study.plan import Study, parse_study
 from paragrain.study.report import WrittenReport
 from paragrain.study.scores import StudyScores

@@ -23,7 +23,7 @@ from paragrain.study.analyses.examples import (
     kinds,
     shares,
 )
-from paragrain.study.plain import from_plain, to_plain
+from paragrain.study.serialization import from_plain, to_plain
 
 
 def ranked(greater: list[int], tied: list[int] | None = None, ids: str = "abcdef") -> QueryRanks:

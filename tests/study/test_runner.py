@@ -11,7 +11,7 @@ from paragrain.collection import Collection
 from paragrain.errors import UsageError
 from paragrain.files import read_json
 from paragrain.locks import hold
-from paragrain.study import runner
+from paragrain.study import workers
 from paragrain.study.cells import cell_folder
 from paragrain.study.plan import Cell, Study
 from paragrain.study.report import write_report
@@ -330,7 +330,7 @@ class FakePool:
 def test_a_process_that_dies_costs_its_own_cell_alone(
     make_study: MakeStudy, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "ProcessPoolExecutor", FakePool)
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", FakePool)
     report = run(make_study(here), tmp_path / "out", workers=2)
     assert report.done == 6
     assert report.failed == [("c4, seed 0", "its process died: is there enough memory?")]

@@ -46,11 +46,11 @@ def new(
     from paragrain.errors import UsageError
     from paragrain.files import write_text
     from paragrain.study.plan import load_study
-    from paragrain.study.skeleton import skeleton
+    from paragrain.study.template import study_template
 
     if file.exists():
         raise UsageError(f"{file} is there already: name another file, or remove it")
-    write_text(file, skeleton(collection, model))
+    write_text(file, study_template(collection, model))
     plan = load_study(file)
     cells = len(list(plan.cells()))
     value = {"file": str(file), "recipes": plan.file.recipes, "cells": cells}

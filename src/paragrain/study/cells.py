@@ -22,8 +22,8 @@ from paragrain.encoders import ImageTextEncoder, load_encoder
 from paragrain.errors import ParagrainError
 from paragrain.evaluation import save_results, sweep
 from paragrain.files import read_json, slug, write_text
-from paragrain.study.file import BenchmarkSpec
 from paragrain.study.plan import Cell, Study, short_hash
+from paragrain.study.schema import BenchmarkSpec
 from paragrain.training import train
 from paragrain.training.runs import Run
 from paragrain.training.token_counts import steps_for_tokens

@@ -8,8 +8,8 @@ import numpy as np
 from paragrain.evaluation.query_ranks import DIRECTIONS
 from paragrain.pages import Block, Heading, Text
 from paragrain.stats import Estimate
-from paragrain.study.file import Above, Claim, Rise, Share
 from paragrain.study.plan import DIRECTION_TITLES, Study
+from paragrain.study.schema import Above, Claim, Rise, Share
 from paragrain.study.scores import Column, StudyScores, change_within
 from paragrain.tables import Table
 

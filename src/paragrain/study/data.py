@@ -8,8 +8,8 @@ from paragrain.collection import Collection, Item, Record, write_collection
 from paragrain.errors import UsageError
 from paragrain.files import read_json, write_json
 from paragrain.sources import import_scenes
-from paragrain.study.file import Joined, Source
 from paragrain.study.plan import Study
+from paragrain.study.schema import Joined, Source
 
 
 def collection_folder(study: Study, name: str, out: Path) -> Path:

@@ -17,8 +17,8 @@ from paragrain.files import read_json
 from paragrain.sources.scenes.world import split_sizes
 from paragrain.study.cells import curve_path, missing, result_path
 from paragrain.study.data import absent_split, collection_folder
-from paragrain.study.file import Source, Throughput
 from paragrain.study.plan import Cell, Study
+from paragrain.study.schema import Source, Throughput
 from paragrain.training.recipes import Recipe
 from paragrain.training.schedule import Schedule
 
@@ -206,13 +206,14 @@ def image_tokens(recipe: Recipe, cell: Cell, throughput: Throughput) -> float:
     assert cell.settings is not None
     total = 0.0
     lengths = TOKENS | throughput.lengths
-    for pick in (*recipe.positives, *recipe.negatives):
-        count = 5 if pick.select == "all" and pick.source in ("generated", "negatives") else 1
-        count = pick.select if isinstance(pick.select, int) else count
-        max_length = cell.settings.max_length.of(pick.max_length or pick.source, 1 << 30)
-        length = lengths[pick.source]
-        read = min(count * length, max_length) if pick.join else count * min(length, max_length)
-        total += pick.share * read
+    for selection in recipe.selections:
+        count, source = selection.select, selection.source
+        if not isinstance(count, int):
+            count = 5 if count == "all" and source in ("generated", "negatives") else 1
+        max_length = cell.settings.max_length.of(selection.max_length or source, 1 << 30)
+        length = lengths[source]
+        joined, apart = min(count * length, max_length), count * min(length, max_length)
+        total += selection.share * (joined if selection.join else apart)
     return total
 
 

@@ -21,7 +21,7 @@ from paragrain.errors import UsageError
 from paragrain.evaluation import load_protocol
 from paragrain.files import digest, slug
 from paragrain.plugins import registered
-from paragrain.study.file import Baseline, CellSpec, StudyFile, names_in
+from paragrain.study.schema import Baseline, CellSpec, StudyFile, names_in
 from paragrain.training.config import TrainConfig, make_config
 from paragrain.training.recipes import Recipe, first_problem, load_recipe, parse_recipe
 

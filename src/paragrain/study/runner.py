@@ -1,11 +1,8 @@
 """Run a study: make its collections, embed them once, and do every cell that is not done."""
 
-import multiprocessing
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from paragrain.runtime import cores
 from paragrain.study.cells import missing, note_failure
 from paragrain.study.data import prepare_collections
 from paragrain.study.plan import Cell, Study, load_study
-from paragrain.study.worker import set_up, work
+from paragrain.study.workers import run_cells
 
 SMALL = 20_000_000
 """A model of fewer parameters keeps one core busy, not several: one cell for each core."""
@@ -130,7 +127,7 @@ def _run(
     del start
     title = f"study {study.file.name}"
     with progress_bar(title, len(pending), unit="cells", show=progress) as advance:
-        for cell, seconds, problem in _work(study, pending, out, workers, threads, device):
+        for cell, seconds, problem in run_cells(study, pending, out, workers, threads, device):
             note_failure(cell, out, problem)
             if problem:
                 report.failed.append((cell.label, problem))
@@ -176,48 +173,6 @@ def _embed(
 def _default_workers(encoder: ImageTextEncoder) -> int:
     small = sum(parameter.numel() for parameter in encoder.parameters()) < SMALL
     return cores() if small and encoder.device.type == "cpu" else 1
-
-
-def _work(
-    study: Study,
-    cells: Sequence[Cell],
-    out: Path,
-    workers: int,
-    threads: int,
-    device: str | None,
-) -> Iterator[tuple[Cell, dict[str, float], str]]:
-    """(cell, seconds, problem) of each cell as it ends, `workers` at a time."""
-    if workers == 1:
-        for cell in cells:
-            yield cell, *work(study, cell, out, device)
-        return
-    left = list(cells)
-    while left:
-        died = yield from _pooled(study, left, out, workers, threads, device)
-        if died and workers == 1:  # they run in order, so that it was the first of them
-            yield died.pop(0), {}, "its process died: is there enough memory?"
-        left, workers = died, 1
-
-
-def _pooled(
-    study: Study,
-    cells: Sequence[Cell],
-    out: Path,
-    workers: int,
-    threads: int,
-    device: str | None,
-) -> Generator[tuple[Cell, dict[str, float], str], None, list[Cell]]:
-    """As `_work`; gives back the cells that are not done since a process died."""
-    context = multiprocessing.get_context("spawn")  # torch and numba do not survive a fork
-    with ProcessPoolExecutor(workers, context, initializer=set_up, initargs=(threads,)) as pool:
-        try:
-            futures = {pool.submit(work, study, cell, out, device): cell for cell in cells}
-            for future in as_completed(futures):
-                if not isinstance(future.exception(), BrokenProcessPool):
-                    yield futures[future], *future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-    return [cell for future, cell in futures.items() if future.exception() is not None]
 
 
 def _note_seconds(out: Path, cell: Cell, seconds: Mapping[str, float]) -> None:

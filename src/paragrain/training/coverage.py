@@ -59,8 +59,8 @@ def count_coverage(records: Iterable[Record], recipe: Recipe) -> list[Coverage]:
     ]
     for record in records:
         right, wrong = selected(record, recipe, seed=0, epoch=0)
-        told = right + wrong if any(right) else right  # wrong texts alone teach nothing
-        for count, selection, texts in zip(counts, recipe.selections, told, strict=False):
+        selected_texts = right + wrong if any(right) else right  # wrong texts alone teach nothing
+        for count, selection, texts in zip(counts, recipe.selections, selected_texts, strict=False):
             count.of += selection.shares(record.id)
             count.images += bool(texts)
             count.fewer += 0 < len(texts) < (count.wanted or 0)

@@ -135,11 +135,11 @@ def accumulate_gradients(
     processes.sum_gradients(parameters)
 
     values = torch.stack(list(losses.values())).tolist()
-    told = dict(zip(losses, values, strict=True))
+    named = dict(zip(losses, values, strict=True))
     if texts is None:
-        return StepReport(told, 0, 0, 0, 0, 0)
+        return StepReport(named, 0, 0, 0, 0, 0)
     pairs = int((~batch.negative).sum())
-    return StepReport(told, pairs, len(batch.texts), *processes.sum_(texts.sizes).tolist())
+    return StepReport(named, pairs, len(batch.texts), *processes.sum_(texts.sizes).tolist())
 
 
 def mixed(config: TrainConfig, device: torch.device) -> bool:

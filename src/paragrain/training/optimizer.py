@@ -11,11 +11,11 @@ from paragrain.training.config import TrainConfig
 
 def trained(tensors: Mapping[str, torch.Tensor]) -> dict[str, nn.Parameter]:
     """Those tensors that train, by name; tied ones under their first name only."""
-    found: dict[int, tuple[str, nn.Parameter]] = {}
+    first: dict[int, tuple[str, nn.Parameter]] = {}
     for name, tensor in tensors.items():
         if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
-            found.setdefault(id(tensor), (name, tensor))
-    return dict(found.values())
+            first.setdefault(id(tensor), (name, tensor))
+    return dict(first.values())
 
 
 def make_optimizer(

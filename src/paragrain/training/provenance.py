@@ -43,15 +43,15 @@ def splits_used(
     """
     uses = {config.validation_split: "validated"} if validation is not None else {}
     uses[config.split] = "trained"
-    found: dict[str, dict[str, Any]] = {
+    splits: dict[str, dict[str, Any]] = {
         split: {"use": uses.get(split), "images": images, "same_content": 0}
         for split, images in collection.splits.items()
     }
     records = [record for record in collection.records(fields=("content",)) if record.content]
     same = known.has("trained", [content_key(record.content or "") for record in records])
     for record, seen in zip(records, same, strict=True):
-        found[record.split]["same_content"] += int(seen)
-    return found
+        splits[record.split]["same_content"] += int(seen)
+    return splits
 
 
 def split_line(splits: dict[str, dict[str, Any]]) -> str:
@@ -62,8 +62,8 @@ def split_line(splits: dict[str, dict[str, Any]]) -> str:
     """
 
     def those(use: str | None) -> str:
-        told = [f"{k} ({v['images']:,} images)" for k, v in splits.items() if v["use"] == use]
-        return ", ".join(told)
+        named = [f"{k} ({v['images']:,} images)" for k, v in splits.items() if v["use"] == use]
+        return ", ".join(named)
 
     alone = those(None)
     return f"trains on split {those('trained')}, validates on {those('validated') or 'none'}" + (

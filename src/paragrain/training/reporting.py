@@ -49,10 +49,10 @@ class Reporter:
     def print_beginning(self, step: int) -> None:
         """Say what is about to be trained, from which step, and every note."""
         at = f", going on after step {step:,}" if step else ""
-        found = "; ".join(map(str, self.data.coverage))
+        coverage = "; ".join(map(str, self.data.coverage))
         print(f"training {self.recipe.name} into {self.run.folder}{at}", file=sys.stderr)
         print(split_line(self.splits), file=sys.stderr)
-        print(f"texts for {self.recipe.name}: {found}", file=sys.stderr)
+        print(f"texts for {self.recipe.name}: {coverage}", file=sys.stderr)
         for note in self.notes:
             print(f"note: {note}", file=sys.stderr)
 

@@ -67,7 +67,7 @@ def _keys(seed: int, epoch: int) -> tuple[str, str]:
 
 
 def _select(record: Record, selections: Sequence[Selection], key: str) -> list[list[str]]:
-    found: list[list[str]] = []
+    chosen: list[list[str]] = []
     for position, selection in enumerate(selections):
         texts = [text for text in record.texts(selection.source) if text.strip()]
         if not selection.shares(record.id):
@@ -78,23 +78,23 @@ def _select(record: Record, selections: Sequence[Selection], key: str) -> list[l
             texts = texts[:1]
         elif isinstance(selection.select, int):
             texts = texts[: selection.select]
-        found.append(texts)
-    return found
+        chosen.append(texts)
+    return chosen
 
 
 def _perturbed(
     record: Record, selections: Sequence[Selection], selected: list[list[str]], key: str
 ) -> list[Text]:
     """All selected texts, joined and reordered as each selection says."""
-    found: list[Text] = []
+    perturbed: list[Text] = []
     for position, (selection, texts) in enumerate(zip(selections, selected, strict=True)):
         if selection.join and texts:
             texts = [joined(texts)]
         if selection.order is not None:
             rng = random.Random(pseudo_random(f"{key}/{position}/order/{record.id}"))
             texts = [scrambled(text, selection.order, rng) for text in texts]
-        found += [Text(selection.max_length or selection.source, text) for text in texts]
-    return found
+        perturbed += [Text(selection.max_length or selection.source, text) for text in texts]
+    return perturbed
 
 
 def _folded(text: str) -> str:
@@ -137,7 +137,7 @@ def scrambled(text: str, order: Order, rng: random.Random) -> str:
 
 def _ended(text: str) -> str:
     """A text with a full stop, unless it ends like a sentence."""
-    ends = [found.end() for found in SENTENCE_END.finditer(text)]
+    ends = [match.end() for match in SENTENCE_END.finditer(text)]
     return text if ends and ends[-1] == len(text) else text + "."
 
 

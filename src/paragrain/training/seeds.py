@@ -75,13 +75,13 @@ def summary(runs: Sequence[Run]) -> dict[str, Any]:
         None without a validation split.
     """
     scores = [run.results["best_score"] for run in runs]
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "seeds": [run.config.seed for run in runs],
         "scores": None,
         "mean": None,
         "deviation": None,
     }
     if None not in scores:
-        found |= {"scores": scores, "mean": statistics.fmean(scores)}
-        found["deviation"] = statistics.stdev(scores) if len(scores) > 1 else None
-    return found
+        summary |= {"scores": scores, "mean": statistics.fmean(scores)}
+        summary["deviation"] = statistics.stdev(scores) if len(scores) > 1 else None
+    return summary

@@ -49,18 +49,18 @@ class Validation:
                 f"{collection.folder} has no split {split!r} to validate on: use one of "
                 f"{', '.join(collection.splits)}"
             )
-        wanted = config.validation_texts or ("paragraph", "captions")
-        found = fields_with_texts(collection, split, wanted)
+        fields = config.validation_texts or ("paragraph", "captions")
+        present = fields_with_texts(collection, split, fields)
         if config.validation_texts is None:
-            found = found[:1]
-        elif len(found) < len(wanted):
-            absent = next(field for field in wanted if field not in found)
+            present = present[:1]
+        elif len(present) < len(fields):
+            absent = next(field for field in fields if field not in present)
             raise UsageError(
                 f"the split {split!r} of {collection.folder} has no text in {absent!r}: "
                 "name other fields in validation_texts"
             )
         benchmarks = {}
-        for field in found:
+        for field in present:
             benchmark = Benchmark.load(collection, encoder, field, split=split, progress=progress)
             max_length = config.max_length.of(field, encoder.max_tokens)
             benchmarks[field] = (benchmark, benchmark.tokenize(encoder, max_length))

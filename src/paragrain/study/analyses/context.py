@@ -11,8 +11,8 @@ from paragrain.evaluation import Benchmark, QueryRanks, load_benchmark, load_res
 from paragrain.pages import Block
 from paragrain.study.analyses.sample import EmbeddedPairs, draw_pairs
 from paragrain.study.cells import cell_folder, missing, result_path
-from paragrain.study.file import AnalysesSpec
 from paragrain.study.plan import Study
+from paragrain.study.schema import AnalysesSpec
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Analysis:
     """One analysis: what it computes, and how a report tells it.
 
     Attributes:
-        kind: type of what it finds of each key, a dataclass; see `plain`.
+        kind: type of what it finds of each key, a dataclass; see `serialization`.
         compute: the results by model (or by direction, where it compares two models).
         blocks: its part of the report, from the study and these results; the collection is that of
             the pictures, if it is at hand.

@@ -9,8 +9,8 @@ from paragrain.plugins import registered
 from paragrain.progress import progress_bar
 from paragrain.study.analyses import cross_set, examples, geometry, positions, saliency
 from paragrain.study.analyses.context import Analysis, AnalysisContext
-from paragrain.study.plain import from_plain
 from paragrain.study.plan import ANALYSIS_PLUGINS, Study
+from paragrain.study.serialization import from_plain
 
 ANALYSES: dict[str, Analysis] = {
     "geometry": geometry.ANALYSIS,

@@ -22,10 +22,10 @@ from paragrain.study.cells import cell_folder, failure
 from paragrain.study.claims import Evidence, Verdict, verdicts
 from paragrain.study.data import collection_folder, prepare_collections
 from paragrain.study.forecast import measured_hours
-from paragrain.study.plain import from_plain, to_plain
 from paragrain.study.plan import Study
 from paragrain.study.report.sections import base_of, columns_of, recipes_of
 from paragrain.study.scores import Column, MeasuredBenchmark, StudyScores, read_scores
+from paragrain.study.serialization import from_plain, to_plain
 from paragrain.tables import Table
 
 COLUMNS = ("benchmark", "direction", "k", "model", "title", "value", "low", "high", "seeds")

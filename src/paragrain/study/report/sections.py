@@ -7,8 +7,8 @@ from paragrain.evaluation.query_ranks import DIRECTIONS, KS
 from paragrain.pages import Block, Command, Figure, Heading, Text
 from paragrain.stats import Estimate
 from paragrain.study.figures import LINES, Band, ParetoPoint, draw_curves, draw_pareto
-from paragrain.study.file import CellGroup
 from paragrain.study.plan import DIRECTION_TITLES, Cell, Study
+from paragrain.study.schema import CellGroup
 from paragrain.study.scores import Column, StudyScores, mean_of
 from paragrain.tables import Header, Table
 from paragrain.training.recipes import Selection
@@ -132,8 +132,8 @@ def _trained_table(study: Study, names: Sequence[str], caption: str) -> Iterator
 def _recipe_row(study: Study, cell: Cell) -> list[str]:
     assert cell.recipe is not None
     assert cell.settings is not None
-    picks = [
-        " + ".join(map(_pick, side)) or "none"
+    selections = [
+        " + ".join(map(_selection, side)) or "none"
         for side in (cell.recipe.positives, cell.recipe.negatives)
     ]
     usual, own = (config.settings() for config in (study.config, cell.settings))
@@ -146,14 +146,14 @@ def _recipe_row(study: Study, cell: Cell) -> list[str]:
         differs.append(f"trained on {cell.collection}")
     if cell.like is not None:
         differs.append(f"as many tokens as {cell.like.title}")
-    return [cell.title, *picks, cell.recipe.loss, "; ".join(differs), cell.recipe.note]
+    return [cell.title, *selections, cell.recipe.loss, "; ".join(differs), cell.recipe.note]
 
 
-def _pick(pick: Selection) -> str:
-    """One pick of a recipe with all that it says, such as "paragraph (all, order: sentences)"."""
-    said = pick.model_dump(by_alias=True, exclude_defaults=True)
+def _selection(selection: Selection) -> str:
+    """A selection with all that it says, such as "paragraph (all, order: sentences)"."""
+    said = selection.model_dump(by_alias=True, exclude_defaults=True)
     more = [f"{name}: {value}" for name, value in said.items() if name not in ("from", "select")]
-    return f"{pick.source} ({', '.join([str(pick.select), *more])})"
+    return f"{selection.source} ({', '.join([str(selection.select), *more])})"
 
 
 def _value(value: Any, usual: Any) -> str:

@@ -153,8 +153,8 @@ def objective_class(name: str) -> type[Objective]:
         ParagrainError: importing it fails.
     """
     if name in _BUILT_IN:
-        found: Any = getattr(import_module(f"{__name__}.{name}"), _BUILT_IN[name])
-        return found
+        built_in: Any = getattr(import_module(f"{__name__}.{name}"), _BUILT_IN[name])
+        return built_in
     plugins = registered(GROUP)
     if name not in plugins:
         known = ", ".join([*_BUILT_IN, *plugins])

@@ -11,7 +11,7 @@ import yaml
 from paragrain.collection import Collection, Record, write_collection
 from paragrain.errors import UsageError
 from paragrain.study.plan import load_study, shipped, study_text
-from paragrain.study.skeleton import skeleton
+from paragrain.study.template import study_template
 
 
 def make(folder: Path, png: bytes, texts: dict[str, dict[str, object]]) -> Path:
@@ -107,14 +107,14 @@ def test_what_a_study_cannot_be_made_of_is_said(
 ) -> None:
     folder = make(tmp_path / "photos", png, texts)
     with pytest.raises(UsageError, match=problem):
-        skeleton(folder, model)
+        study_template(folder, model)
 
 
 def test_the_model_that_the_collection_remembers_is_taken(tmp_path: Path, png: bytes) -> None:
     folder = make(tmp_path / "photos", png, {"train": ALL, "test": ALL})
     info = json.loads((folder / "collection.json").read_text("utf-8"))
     (folder / "collection.json").write_text(json.dumps({**info, "model": "/models/mine"}), "utf-8")
-    assert yaml.safe_load(skeleton(folder))["model"] == "/models/mine"
+    assert yaml.safe_load(study_template(folder))["model"] == "/models/mine"
     assert Collection.open(folder).model == "/models/mine"
 
 

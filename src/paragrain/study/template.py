@@ -28,7 +28,7 @@ _KINDS = (
 _TINY = {"learning_rate": 5.0e-4, "batch_size": 128}  # as the shipped model wants it
 
 
-def skeleton(folder: Path, model: str | None = None, *, name: str | None = None) -> str:
+def study_template(folder: Path, model: str | None = None, *, name: str | None = None) -> str:
     """The text of a study file for the collection in `folder`.
 
     Args:
@@ -122,8 +122,7 @@ def _recipes(own: Counter[str], images: int) -> list[str]:
     """The recipes whose texts at least half of the training images have."""
 
     def has(recipe: str) -> bool:
-        spec = load_recipe(recipe)
-        fields = {pick.source for pick in (*spec.positives, *spec.negatives)}
+        fields = load_recipe(recipe).fields
         return all(own[field] >= LEAST * images for field in fields)
 
     return [recipe for recipe in RECIPES if has(recipe)]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from paragrain.errors import UsageError
-from paragrain.study.file import BenchmarkSpec, names_in
 from paragrain.study.plan import Study, load_study
+from paragrain.study.schema import BenchmarkSpec, names_in
 
 MakeStudy = Callable[..., Study]
 

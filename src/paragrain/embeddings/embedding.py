@@ -126,7 +126,7 @@ def embed(
         if batch:
             computed += finish_batch()
     # Some records alone do not tell which vectors the collection needs no more.
-    keep = None if ids is not None else _contents_to_keep(collection, contents)
+    keep = None if ids is not None else _contents_to_keep(collection, split, contents)
     store.tidy(keep)
 
     embedded = [id for id in contents if id not in failed]
@@ -179,10 +179,10 @@ def known_contents(
 
 
 def _contents_to_keep(
-    collection: Collection, contents: dict[str, str | None]
+    collection: Collection, split: str | None, contents: dict[str, str | None]
 ) -> frozenset[str] | None:
     """Contents of all splits, so that those that are gone drop out; `None` if not all are known."""
-    every = known_contents(collection) | contents
+    every = contents if split is None else known_contents(collection) | contents
     known = frozenset(content for content in every.values() if content)
     return known if all(every.values()) else None
 

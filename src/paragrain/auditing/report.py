@@ -20,7 +20,7 @@ REASONS = {
     "bytes": "identical files",
     "pixels": "identical pixels in different files",
     "near": "near duplicates: they look the same",
-    "embedding": "vectors at a cosine above the threshold",
+    "embedding": "embeddings at a cosine above the threshold",
     "text": "a text in common, but for case and punctuation",
     "near text": "nearly the same text",
 }

@@ -18,6 +18,7 @@ from paragrain.training.provenance import split_line
 from paragrain.training.recipes import Recipe
 from paragrain.training.runs import Run
 from paragrain.training.schedule import Schedule, warmup_steps
+from paragrain.words import counted
 
 _ON_CARD = ("learning_rate", "batch_size", "epochs", "max_steps", "temperature", "seed")
 
@@ -93,7 +94,9 @@ class Reporter:
         warmup = warmup_steps(shortest, config)
         if warmup < config.warmup_steps:
             part = "a stage" if config.stages else "the run"
-            notes.append(f"the warm-up is {warmup} steps, since {part} has only {shortest}")
+            notes.append(
+                f"the warm-up is {counted(warmup, 'step')}, since {part} has only {shortest}"
+            )
         limit = self.model.max_tokens
         notes += [
             f"{name} is truncated at {limit} tokens, not {asked}: the encoder's limit"

@@ -74,7 +74,7 @@ def test_a_run_leaves_everything_that_it_promises(whole, shapes, encoder):
     assert results["totals"]["pairs"] == 3 * 42 + 16
     assert results["totals"]["tokens_lost"] == 0
     assert results["max_lengths"] == {"captions": 77, "paragraph": 128}
-    assert any("warm-up is 1 steps" in note for note in results["notes"])
+    assert any("warm-up is 1 step," in note for note in results["notes"])
     assert results["collection"]["fingerprint"] == shapes.fingerprint
     assert results["text_fingerprint"] == whole.encoder.text_fingerprint
     assert whole.recipe.name == "c5"

@@ -168,18 +168,23 @@ class EmbeddingStore:
         """Take in the lines that this run or others have appended, and map their rows."""
         try:
             files = [path.stat() for path in (self._rows, self._lines)]
-            data = self._lines.read_bytes()
+            if [file.st_ino for file in files] != self._inodes:  # written anew, by whomever
+                self._inodes = [file.st_ino for file in files]
+                self._row_of, self._count = {}, 0
+                self._mapped = np.zeros((0, *self._shape), _DTYPE)
+            with self._lines.open("rb") as file:
+                file.seek(self._count * _ENTRY.itemsize)
+                data = file.read()
         except OSError:
             return
-        if [file.st_ino for file in files] != self._inodes:  # written anew, by whomever
-            self._inodes = [file.st_ino for file in files]
-            self._row_of, self._count = {}, 0
-            self._mapped = np.zeros((0, *self._shape), _DTYPE)
-        count = min(len(data) // _ENTRY.itemsize, max(0, files[0].st_size - _HEADER) // self._size)
-        entries = np.frombuffer(data, _ENTRY, count)
-        if count <= self._count or not (self._count or self._fits(entries)):
+        rows = max(0, files[0].st_size - _HEADER) // self._size
+        count = min(self._count + len(data) // _ENTRY.itemsize, rows)
+        if count <= self._count:
             return
-        new = entries["content"][self._count :].astype(str).tolist()
+        entries = np.frombuffer(data, _ENTRY, count - self._count)
+        if not (self._count or self._fits(entries)):
+            return
+        new = entries["content"].astype(str).tolist()
         self._row_of.update(zip(new, range(self._count, count), strict=True))
         self._count = count
         shape = (count, *self._shape)
